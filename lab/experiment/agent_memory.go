@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// stopReader stops reading at the server while the client sends on, and looks
-// at what the agents take in.
+// stopReader stops reading at the server while the client keeps sending, and measures how much the
+// agents buffer.
 func (rig *relayRig) stopReader(ctx context.Context, r *Result) error {
 	rig.env.Step("a reader that stops")
 	c, err := rig.openCarried(ctx)
@@ -42,7 +42,7 @@ func (rig *relayRig) stopReader(ctx context.Context, r *Result) error {
 	return nil
 }
 
-// memory is the resident memory of both agents in MB.
+// memory returns the resident memory of both agents in MB.
 func (rig *relayRig) memory() (x, y float64, err error) {
 	if x, err = residentMemory(rig.agents.Agent("x").PID()); err != nil {
 		return 0, 0, err

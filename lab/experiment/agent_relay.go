@@ -12,10 +12,11 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// What an agent pair is held to.
+// These bound what a pair of agents may cost, and give the rate that it must reach.
 const (
 	relayConnections = 4
-	// relayCPUBound is of what a pair of haproxy costs in the same run: machines differ.
+	// relayCPUBound is a share of what a pair of haproxy costs in the same run, because machines
+	// differ.
 	relayCPUBound  = 0.44
 	relayRateBound = 15e9 // bit/s
 )
@@ -29,9 +30,9 @@ func agentRelay() Experiment {
 	}
 }
 
-// relayLine is four hosts in a row: client-x-y-server, joined by virtual cables.
-// All start with cubic, as Debian does: the proxies have no choice of their own,
-// and with bbr as the machine's default they would be paced.
+// relayLine returns four hosts in a row: client-x-y-server, joined by virtual cables. All use
+// cubic, the default of Debian: the proxies do not choose an algorithm themselves, and if bbr were
+// the machine's default they would be paced.
 func relayLine() lab.Topology {
 	prefix := netip.MustParsePrefix
 	addr := netip.MustParseAddr
@@ -92,7 +93,7 @@ func runRelay(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// offload gives the cables the segmentation offload that any real network card has.
+// offload enables the segmentation offload on the cables that any real network card has.
 func offload(ctx context.Context, l *lab.Lab) error {
 	for host, interfaces := range map[string][]string{"client": {"eth0"}, "x": {"eth0", "eth1"}, "y": {"eth0", "eth1"}, "server": {"eth0"}} {
 		for _, name := range interfaces {
@@ -110,16 +111,17 @@ type relayRig struct {
 	env    *Env
 	lab    *lab.Lab
 	agents *testbed.Deployment
-	port   uint16 // the last that a server listened on
+	port   uint16 // the last port that a server used
 }
 
-// relayRun is one transfer.
+// relayRun holds the results of one transfer.
 type relayRun struct {
 	bitsPerSecond float64
 	x, y          float64 // CPU seconds for each GB
 }
 
-// relayWay opens a connection from client to server, and says which processes carry it.
+// relayWay opens a connection from client to server, and returns it with the processes that relay
+// it.
 type relayWay struct {
 	name string
 	open func(context.Context) (*relayed, error)
@@ -128,7 +130,7 @@ type relayWay struct {
 // relayed is an open connection.
 type relayed struct {
 	*testbed.Flow
-	x, y  int // processes; 0: nobody carries it
+	x, y  int // process IDs; 0 if no process relays it
 	close func()
 }
 
@@ -205,7 +207,7 @@ func processTimes(pids ...int) ([]time.Duration, error) {
 	return times, nil
 }
 
-// nextServer is an address that no earlier run has used.
+// nextServer returns an address that no earlier run has used.
 func (rig *relayRig) nextServer() netip.AddrPort {
 	rig.port = max(rig.port, 20000) + 1
 	return netip.AddrPortFrom(relayServer, rig.port)
@@ -241,9 +243,9 @@ func (rig *relayRig) openProxied(ctx context.Context) (*relayed, error) {
 	return &relayed{Flow: f, x: x.PID(), y: y.PID(), close: func() { f.Close(); x.Stop(); y.Stop() }}, nil
 }
 
-// openCarried announces a session to both agents, as a controller would, and
-// connects to the port that the client's agent has bound for it. With no switch
-// there, the client dials its agent instead of being steered to it.
+// openCarried announces a session to both agents, as a controller does, and connects to the port
+// that the client's agent has opened for it. Because there is no switch that could steer the
+// connection, the client dials its agent.
 func (rig *relayRig) openCarried(ctx context.Context) (*relayed, error) {
 	server := rig.nextServer()
 	client := netip.AddrPortFrom(relayClient, server.Port())
@@ -285,6 +287,7 @@ func (rig *relayRig) announce(ctx context.Context, client, server netip.AddrPort
 	if err != nil {
 		return near, fmt.Errorf("prepare at x: %w", err)
 	}
-	// The server must be there before its agent dials it; OpenFlow listens before it prepares.
+	// The server must listen before its agent dials it, and OpenFlow listens before it calls
+	// Prepare.
 	return near, errors.Join(y.Commit(ctx, request.ID), x.Commit(ctx, request.ID))
 }

@@ -19,17 +19,17 @@ func cinemaPeers() Experiment {
 	return Experiment{
 		Name:     "cinema-peers",
 		Title:    "The time of a change of channel in Chromium, by Cinema and by others",
-		Question: "Is a change of channel sooner seen by Cinema than by a media server that starts a new session, or that changes the source of the old one?",
+		Question: "Is a change of channel visible sooner with Cinema than with a media server that starts a new session, or that changes the source of the old one?",
 		Source:   "dissertation 2017, table 6.3.1",
 		Varies:   []string{"peer"},
 		Run:      runCinemaPeers,
 	}
 }
 
-// channelPeer is a way of changing channel.
+// channelPeer is a way to change channel.
 type channelPeer struct {
 	name, what string
-	kind       string // of the player; empty: ours
+	kind       string // kind of the player; empty means Sluice's
 	keep       bool   // Janus keeps the last key frame
 }
 
@@ -42,7 +42,7 @@ var channelPeers = []channelPeer{
 	{"janus-join-kept", "Janus, the same, last key frame kept", "janus-join", true},
 }
 
-// peerSamples are what came of a way's changes.
+// peerSamples holds the measurements of one way.
 type peerSamples struct {
 	zapSamples
 	failed int
@@ -82,7 +82,7 @@ func runCinemaPeers(ctx context.Context, env *Env) (*Result, error) {
 	r.Tables = append(r.Tables, table, publishedZaps())
 	ours, measured := medians["cinema"]
 	for _, p := range peers {
-		if theirs, is := medians[p.name]; is && measured && p.name != "cinema" {
+		if theirs, ok := medians[p.name]; ok && measured && p.name != "cinema" {
 			r.Claim(ours < theirs, "sooner than "+p.what+" (median)", "%.1f ms, %.1f ms", ours, theirs)
 		}
 	}
@@ -91,7 +91,7 @@ func runCinemaPeers(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// peer has Chromium go through the channels by one way.
+// peer lets Chromium switch through the channels in one way.
 func (e *Env) peer(ctx context.Context, p channelPeer, changes int, raw *CSV) (*peerSamples, error) {
 	s := &peerSamples{}
 	switch {
@@ -128,7 +128,7 @@ func (e *Env) peer(ctx context.Context, p channelPeer, changes int, raw *CSV) (*
 	})
 }
 
-// watch has a player that is not ours change channel.
+// watch changes channel with a player that is not Sluice's.
 func (s *peerSamples) watch(ctx context.Context, l *lab.Lab, log string, p channelPeer, page, url string, changes int, raw *CSV) error {
 	b, err := testbed.StartBrowser(ctx, l.Host(testbed.Viewer), log)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *peerSamples) watch(ctx context.Context, l *lab.Lab, log string, p chann
 	}
 	for i := range changes {
 		from, to := uint16(i%zapChannels+1), uint16((i+1)%zapChannels+1)
-		if err := outOfStep(ctx, zapHeldTo); err != nil {
+		if err := sleepRandomPhase(ctx, zapHeldTo); err != nil {
 			return err
 		}
 		z, err := b.Zap(ctx, kb.ArrowUp, from, to)

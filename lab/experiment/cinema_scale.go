@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	// scalePayload is that of a video packet, scaleFrameBits what its frame is of 1 Mbit/s.
+	// scalePayload is the payload of a video packet, and scaleFrameBits the size of its frame for a
+	// stream of 1 Mbit/s.
 	scalePayload   = 1200
 	scaleFrameBits = (scalePayload + 42) * 8
-	// drainLooks is how often is looked whether packets still come.
+	// drainLooks is how often drain checks at most whether packets still arrive.
 	drainLooks = 150
-	// viewerBitRate is what a viewer gets in the dissertation, in bit/s.
+	// viewerBitRate is the bit rate of a viewer in the dissertation, in bit/s.
 	viewerBitRate = 1e6
 )
 
@@ -64,8 +65,8 @@ type copyRig struct {
 	feed    *testbed.Feed
 	gateway *testbed.RawGateway
 	all     []*testbed.RawViewer
-	channel []uint16 // of each viewer
-	daemon  int      // the switch's process
+	channel []uint16 // channel of each viewer
+	daemon  int      // process ID of the switch's daemon
 }
 
 func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(context.Context, *copyRig) error) error {
@@ -98,7 +99,7 @@ func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(
 	})
 }
 
-// declare declares channels 1 to n with a bit rate of perSecond datagrams, to which meters hold
+// declare declares channels 1 to n with the bit rate of perSecond datagrams, to which meters limit
 // them.
 func (rig *copyRig) declare(ctx context.Context, n int, perSecond float64) error {
 	for number := 1; number <= n; number++ {
@@ -110,18 +111,18 @@ func (rig *copyRig) declare(ctx context.Context, n int, perSecond float64) error
 	return nil
 }
 
-// viewers has so many watch, each in turn one of the channels.
+// viewers makes n viewers watch; successive viewers watch successive channels.
 func (rig *copyRig) viewers(ctx context.Context, n, channels int) error {
 	for i := len(rig.all); i < n; i++ {
 		v, number := rig.gateway.NewViewer(), i%channels+1
 		v.Tell(treeChannel(number))
 		rig.all, rig.channel = append(rig.all, v), append(rig.channel, uint16(number))
 	}
-	return copied(ctx, rig.Deployment, n)
+	return awaitCopies(ctx, rig.Deployment, n)
 }
 
-// copied returns when so many viewers are copied to.
-func copied(ctx context.Context, d *testbed.Deployment, n int) error {
+// awaitCopies waits until the network copies to n viewers.
+func awaitCopies(ctx context.Context, d *testbed.Deployment, n int) error {
 	err := testbed.Poll(ctx, fmt.Sprintf("the copies for %d viewers", n), func() error {
 		var trees []cinema.TreeInfo
 		if err := d.Get(ctx, "/api/v1/cinema/trees", &trees); err != nil {
@@ -139,35 +140,35 @@ func copied(ctx context.Context, d *testbed.Deployment, n int) error {
 	if err != nil {
 		return err
 	}
-	return tasks.Sleep(ctx, 2*time.Second) // the switches are done, and their caches with the groups of before
+	return tasks.Sleep(ctx, 2*time.Second) // until the switches have applied all rules, and their caches have no old groups
 }
 
-// copyRun is what came of sending for a time.
+// copyRun holds the results of one period of sending.
 type copyRun struct {
-	wanted        float64 // copies a second
-	sent          uint64  // of each channel
+	wanted        float64 // intended copies a second
+	sent          uint64  // datagrams of each channel
 	copies        uint64
 	lost, doubled uint64
-	without       int    // viewers who have got nothing
-	late          uint64 // of the copies: they came when the sender had long ended
+	without       int    // viewers who have received nothing
+	late          uint64 // copies that arrived long after the sender had ended
 	took          time.Duration
-	cpu           time.Duration // of the switch
-	drops         testbed.Drops // of this machine, as far as it counts them
+	cpu           time.Duration // CPU time of the switch
+	drops         testbed.Drops // drops of this machine, as far as it counts them
 }
 
-// rate is that of the copies that have come while it was sent.
+// rate returns the rate of copies that arrived while datagrams were sent.
 func (c copyRun) rate() float64 {
 	return float64(c.copies-c.late) / max(c.took, time.Nanosecond).Seconds()
 }
 
-// perCopy is the switch's time for one copy, in µs.
+// perCopy returns the switch's CPU time for one copy, in µs.
 func (c copyRun) perCopy() float64 { return c.cpu.Seconds() * 1e6 / float64(max(c.copies, 1)) }
 
-// clean says whether the switch has kept up, and each viewer has got everything once.
+// clean reports whether the switch was fast enough and each viewer has received everything once.
 func (c copyRun) clean() bool { return c.lost+c.doubled+c.late == 0 && c.copies > 0 }
 
-// send sends each of the channels for a time, at so many datagrams a second each, and counts
-// what the viewers get. meanwhile, which may be nil, runs beside.
+// send sends perSecond datagrams a second of each channel for a time, and counts what the viewers
+// receive. It runs meanwhile, if set, at the same time.
 func (rig *copyRig) send(ctx context.Context, perSecond float64, lasts time.Duration, meanwhile func(context.Context) error) (c copyRun, err error) {
 	channels := map[uint16]bool{}
 	var datagrams []testbed.Datagram
@@ -209,11 +210,11 @@ func (rig *copyRig) send(ctx context.Context, perSecond float64, lasts time.Dura
 	return c, nil
 }
 
-// drain waits until nothing is under way any more, and counts.
+// drain waits until nothing is in flight any more, and counts.
 func (rig *copyRig) drain(ctx context.Context, c *copyRun) error {
 	var first uint64
 	for look := 0; look < drainLooks; look++ {
-		if err := tasks.Sleep(ctx, underWay); err != nil {
+		if err := tasks.Sleep(ctx, maxInFlight); err != nil {
 			return err
 		}
 		had := c.copies + c.doubled
@@ -228,10 +229,10 @@ func (rig *copyRig) drain(ctx context.Context, c *copyRun) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("packets still come %v after the last one was sent", drainLooks*underWay)
+	return fmt.Errorf("packets still come %v after the last one was sent", drainLooks*maxInFlight)
 }
 
-// sendBeside sends for a time, or, with something to run beside, until that has ended.
+// sendBeside sends for a time, or, if meanwhile is set, until that has ended.
 func sendBeside(ctx context.Context, feed *testbed.Feed, interval, lasts time.Duration, meanwhile func(context.Context) error, all ...testbed.Datagram) (sent uint64, err error) {
 	if meanwhile == nil {
 		sending, cancel := context.WithTimeout(ctx, lasts)
@@ -249,7 +250,7 @@ func sendBeside(ctx context.Context, feed *testbed.Feed, interval, lasts time.Du
 	return sent, errors.Join(err, <-done)
 }
 
-// count adds up what the viewers have got.
+// count adds up what the viewers have received.
 func (rig *copyRig) count(c *copyRun) error {
 	c.copies, c.lost, c.doubled, c.without = 0, 0, 0, 0
 	for i, v := range rig.all {

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// copiesHeldTo is how many copies a second a sort switch is held to, in copyGroup buckets;
-	// chainedViewers watch one channel through several groups.
+	// copiesHeldTo is the number of copies a second that a sort switch must make, in groups of
+	// copyGroup buckets. chainedViewers watch one channel through several groups.
 	copiesHeldTo   = 300_000
 	copyGroup      = 700
 	chainedViewers = 2000
-	// chainedRate is at how many datagrams a second those are counted.
+	// chainedRate is the number of datagrams a second that are sent to them.
 	chainedRate = 10
-	// movesWanted is how many viewers' changes are made among how many bystanders, at how
-	// many datagrams a second.
+	// movesWanted is the number of changes of channel, bystanders the number of viewers who do not
+	// change, and bystanderRate the number of datagrams a second.
 	movesWanted, bystanders, bystanderRate = 100, 200, 1000
 	// moveEvery is the time from the end of a change to the next.
 	moveEvery = 20 * time.Millisecond
-	// tries is how often a rate may fail: others use this machine, too.
+	// tries is how often a rate may fail, because other programs use this machine too.
 	tries = 2
 )
 
-// scaleCopies finds the highest rate without loss, over the number of buckets.
+// scaleCopies finds the highest rate without loss for several numbers of buckets.
 func scaleCopies(ctx context.Context, env *Env, r *Result) error {
 	raw, err := env.CSV("copies", "buckets", "copies_per_second_wanted", "copies", "lost", "doubled", "late", "seconds", "switch_cpu_seconds", "drops_of_sockets", "drops_of_backlog")
 	if err != nil {
@@ -92,7 +92,7 @@ func scaleCopies(ctx context.Context, env *Env, r *Result) error {
 	return nil
 }
 
-// none is a rate that there may not be.
+// none returns the text of a rate that may not exist.
 func none(rate float64) string {
 	if rate == 0 {
 		return "-"
@@ -100,14 +100,14 @@ func none(rate float64) string {
 	return fmt.Sprintf("%.0f", rate)
 }
 
-// copyRates are the rates that are tried, in copies a second.
+// copyRates returns the rates to try, in copies a second.
 func copyRates(s Scale) []float64 {
 	return pick(s, []float64{10e3, 30e3, 100e3, 200e3, 300e3, 400e3},
 		[]float64{3e3, 10e3, 30e3, 60e3, 100e3, 150e3, 200e3, 250e3, 300e3, 350e3, 400e3, 500e3, 600e3},
 		[]float64{3e3, 10e3, 20e3, 30e3, 45e3, 60e3, 80e3, 100e3, 125e3, 150e3, 175e3, 200e3, 225e3, 250e3, 275e3, 300e3, 325e3, 350e3, 400e3, 450e3, 500e3, 600e3})
 }
 
-// highest returns what came of the highest rate without loss, and of the next one.
+// highest returns the results of the highest rate without loss, and of the next one.
 func (rig *copyRig) highest(ctx context.Context, env *Env, n int, raw *CSV) (good, bad copyRun, err error) {
 	lasts := pick(env.Scale, 2*time.Second, 4*time.Second, 10*time.Second)
 	for _, rate := range copyRates(env.Scale) {
@@ -124,7 +124,7 @@ func (rig *copyRig) highest(ctx context.Context, env *Env, n int, raw *CSV) (goo
 				break
 			}
 		}
-		// A sender that did not get to send enough has found its own limit.
+		// A sender that did not reach the rate has found its own limit, not the switch's.
 		if !c.clean() || c.rate() < 0.8*rate {
 			return good, c, nil
 		}
@@ -133,7 +133,7 @@ func (rig *copyRig) highest(ctx context.Context, env *Env, n int, raw *CSV) (goo
 	return good, bad, nil
 }
 
-// chained has viewers of one channel get it through several groups.
+// chained lets viewers of one channel receive it through several groups.
 func (rig *copyRig) chained(ctx context.Context, env *Env, r *Result) error {
 	c, err := rig.send(ctx, chainedRate, pick(env.Scale, 3*time.Second, 10*time.Second, 30*time.Second), nil)
 	if err != nil {
@@ -144,7 +144,7 @@ func (rig *copyRig) chained(ctx context.Context, env *Env, r *Result) error {
 	return nil
 }
 
-// scaleMoves has viewers change channel among others who do not.
+// scaleMoves lets viewers change channel among others who do not.
 func scaleMoves(ctx context.Context, env *Env, r *Result) error {
 	raw, err := env.CSV("moves", "number", "seconds")
 	if err != nil {
@@ -177,7 +177,7 @@ func scaleMoves(ctx context.Context, env *Env, r *Result) error {
 	})
 }
 
-// moves has a viewer change between two channels, and returns what each change took, in ms.
+// moves changes a viewer between two channels, and returns the time of each change in ms.
 func (rig *copyRig) moves(ctx context.Context, raw *CSV) (took []float64, err error) {
 	v := rig.gateway.NewViewer()
 	if err := v.Watch(ctx, treeChannel(1)); err != nil {
@@ -212,7 +212,7 @@ func bystandersResult(r *Result, rate float64, took []float64, c copyRun) {
 	r.Claim(rate >= bystanderRate, fmt.Sprintf("this machine receives %d datagrams a second for %d viewers without loss while nobody changes", bystanderRate, bystanders), "%.0f", rate)
 }
 
-// move has a viewer change as egress gateways do it.
+// move changes a viewer's channel as egress gateways do.
 func move(ctx context.Context, v *testbed.RawViewer, from, to string) error {
 	if err := v.Watch(ctx, to, from); err != nil {
 		return err
@@ -220,7 +220,7 @@ func move(ctx context.Context, v *testbed.RawViewer, from, to string) error {
 	return v.Watch(ctx, to)
 }
 
-// still finds the rate at which bystanders lose nothing while nothing changes.
+// still finds the rate at which bystanders lose nothing while no viewer changes.
 func (rig *copyRig) still(ctx context.Context, env *Env) (float64, error) {
 	lasts := pick(env.Scale, 4*time.Second, 10*time.Second, 10*time.Second)
 	for _, rate := range []float64{bystanderRate, 750, 500, 250, 100, 50} {

@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-net/sluice/services/cinema"
 )
 
-// viewersHeldTo is how many WebRTC viewers an egress gateway is held to on one core, at
-// 1 Mbit/s each.
+// viewersHeldTo is how many WebRTC viewers an egress gateway must serve on one core, at 1 Mbit/s
+// each.
 const viewersHeldTo = 100
 
-// scaleGateway measures what an egress gateway works for each viewer.
+// scaleGateway measures the CPU time of an egress gateway for each viewer.
 func scaleGateway(ctx context.Context, env *Env, r *Result) error {
 	raw, err := env.CSV("gateway", "buckets", "viewers", "gateway_cpu_seconds", "seconds", "bits_per_second_of_each", "lost")
 	if err != nil {
@@ -40,7 +40,8 @@ func scaleGateway(ctx context.Context, env *Env, r *Result) error {
 	return nil
 }
 
-// gatewayWorks has more and more viewers watch, and returns what the gateway works for the most.
+// gatewayWorks adds viewers step by step, and returns the gateway's CPU usage with the most
+// viewers.
 func (e *Env) gatewayWorks(ctx context.Context, buckets string, raw *CSV, table *Table) (last gatewayWork, err error) {
 	err = e.withGateway(ctx, buckets, func(ctx context.Context, d *testbed.Deployment, l *lab.Lab) error {
 		audience, err := testbed.NewAudience(l.Host(testbed.Viewer), d.PublicURL("out2"))
@@ -76,22 +77,22 @@ func (e *Env) gatewayWorks(ctx context.Context, buckets string, raw *CSV, table 
 	return last, err
 }
 
-// gatewayWork is what a gateway has worked for its viewers.
+// gatewayWork holds the CPU usage of a gateway.
 type gatewayWork struct {
 	viewers     int
 	cpu, took   time.Duration
-	share, idle float64 // of a core: with them, and without any
-	each        float64 // bit/s of RTP to each
+	share, idle float64 // shares of a core with viewers and without
+	each        float64 // bit/s of RTP to each viewer
 	lost        uint64
 }
 
-// perViewer is the share of a core for one viewer at 1 Mbit/s.
+// perViewer returns the share of a core for one viewer at 1 Mbit/s.
 func (w gatewayWork) perViewer() float64 {
 	return (w.share - w.idle) / float64(w.viewers) * viewerBitRate / w.each
 }
 
 func work(ctx context.Context, d *testbed.Deployment, a *testbed.Audience, lasts time.Duration) (w gatewayWork, err error) {
-	if err := tasks.Sleep(ctx, 2*time.Second); err != nil { // who has just joined gets a burst
+	if err := tasks.Sleep(ctx, 2*time.Second); err != nil { // viewers who have just joined receive a burst
 		return w, err
 	}
 	pid := d.Agent("out2").PID()
@@ -115,7 +116,7 @@ func work(ctx context.Context, d *testbed.Deployment, a *testbed.Audience, lasts
 	return w, nil
 }
 
-// withGateway has a test pattern of about 1 Mbit/s on the air.
+// withGateway runs f with a test pattern of about 1 Mbit/s on the air.
 func (e *Env) withGateway(ctx context.Context, buckets string, f func(context.Context, *testbed.Deployment, *lab.Lab) error) error {
 	top, roles := testbed.CinemaNetwork("gateway", delayline.Params{})
 	return e.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {

@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// What the dissertation's prototype had.
+// These are the sizes of the dissertation's prototype.
 const (
 	wholeProducers, wholeViewers = 200, 700
 	wholeIngress, wholeEgress    = 2, 7
 )
 
-// wholeRig is a network like that of the dissertation's prototype: ingress gateways, a core,
-// and a sort switch before each egress gateway.
+// wholeRig is a network like the dissertation's prototype: ingress gateways, a core, and a sort
+// switch before each egress gateway.
 type wholeRig struct {
 	*testbed.Deployment
 	lab      *lab.Lab
@@ -77,7 +77,7 @@ func (rig *wholeRig) close() {
 	}
 }
 
-// open has all producers, gateways and viewers there.
+// open starts all producers, gateways and viewers.
 func (rig *wholeRig) open(ctx context.Context) error {
 	for i := range wholeEgress {
 		g, err := testbed.StartRawGateway(ctx, rig.Deployment, fmt.Sprintf("out%d", i+1))
@@ -102,14 +102,14 @@ func (rig *wholeRig) open(ctx context.Context) error {
 		v.Tell(treeChannel(wholeChannel(i)))
 		rig.viewers = append(rig.viewers, v)
 	}
-	return copied(ctx, rig.Deployment, wholeViewers)
+	return awaitCopies(ctx, rig.Deployment, wholeViewers)
 }
 
-// wholeChannel is the number of the channel that the i-th viewer watches: every channel has
-// three viewers or four, at gateways that differ.
+// wholeChannel returns the number of the channel that the i-th viewer watches. Every channel has
+// three or four viewers, at different gateways.
 func wholeChannel(i int) int { return i%wholeProducers + 1 }
 
-// scaleDissertation has all producers send as much as the machine carries.
+// scaleDissertation lets all producers send as much as the machine can carry.
 func scaleDissertation(ctx context.Context, env *Env, r *Result) error {
 	raw, err := env.CSV("whole", "share_of_bit_rate", "datagrams", "lost", "doubled", "seconds")
 	if err != nil {
@@ -156,7 +156,7 @@ func scaleDissertation(ctx context.Context, env *Env, r *Result) error {
 	return nil
 }
 
-// send has each producer send a share of its bit rate for a time.
+// send makes each producer send a share of its bit rate for a time.
 func (rig *wholeRig) send(ctx context.Context, share float64, lasts time.Duration) (c copyRun, err error) {
 	for i, v := range rig.viewers {
 		if err := v.Expect(uint16(wholeChannel(i))); err != nil {
@@ -185,7 +185,7 @@ func (rig *wholeRig) send(ctx context.Context, share float64, lasts time.Duratio
 		return c, err
 	}
 	c.took = time.Since(began)
-	if err := tasks.Sleep(ctx, time.Second); err != nil { // what is under way arrives
+	if err := tasks.Sleep(ctx, time.Second); err != nil { // until the datagrams in flight have arrived
 		return c, err
 	}
 	for i, v := range rig.viewers {

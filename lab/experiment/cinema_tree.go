@@ -16,53 +16,53 @@ import (
 
 const (
 	treeSource = "h1"
-	// treeDelay is that of each link between switches, treeControl that of each switch's link
-	// to the controller, one way.
+	// treeDelay is the delay of each link between switches, and treeControl that of each switch's
+	// link to the controller, one way.
 	treeDelay   = 5 * time.Millisecond
 	treeControl = 2 * time.Millisecond
-	// treeSize is the payload of the datagrams of which copies are counted, treeEvery the
-	// time between two of a channel.
+	// treeSize is the payload of the datagrams whose copies are counted, and treeEvery the time
+	// between two of a channel.
 	treeSize  = 1000
 	treeEvery = 50 * time.Millisecond
-	// treeFrame is the size of a datagram's frame on a link, with the headers of Ethernet, IPv4
-	// and UDP.
+	// treeFrame is the size of a datagram's frame on a link, with the headers of Ethernet, IPv4 and
+	// UDP.
 	treeFrame = treeSize + 42
-	// treeToRP and treeRPToSource are links from the router of the viewer that is timed to the
-	// rendezvous point, and from there to that of the source.
+	// treeToRP is the number of links from the router of the timed viewer to the rendezvous point,
+	// and treeRPToSource that from there to the source's router.
 	treeToRP, treeRPToSource = 2, 1
-	// underWay is for how long datagrams may be under way.
-	underWay = 200 * time.Millisecond
-	// carries is how many copies a link has to carry to count as one of the tree: the rest
-	// are probes of links.
-	carries = 0.5
+	// maxInFlight bounds the time that a datagram is in flight.
+	maxInFlight = 200 * time.Millisecond
+	// minCopies is the number of copies from which on a link counts as part of the tree. Fewer are
+	// probes of links.
+	minCopies = 0.5
 )
 
-// treeGateways are the hosts of the egress gateways.
+// treeGateways lists the hosts of the egress gateways.
 var treeGateways = []string{"h3", "h6", "h8"}
 
 func cinemaTree() Experiment {
 	return Experiment{
 		Name:     "cinema-tree",
 		Title:    "Copies on links and control messages, against unicast, flooding and IP multicast; times to join, leave and change",
-		Question: "What do a channel's viewers cost the network, and how soon does it do what they want?",
+		Question: "What do a channel's viewers cost the network, and how soon do their requests take effect?",
 		Source:   "dissertation 2017, sections 6.3.1 and 6.3.3: models of join, leave and switch of GENI Cinema and of PIM-SM",
 		Varies:   []string{"way"},
 		Run:      runCinemaTree,
 	}
 }
 
-// treeLoad is how many viewers watch how many channels.
+// treeLoad is a number of viewers who watch a number of channels.
 type treeLoad struct{ channels, viewers int }
 
-// treeCost is what that costs the network.
+// treeCost holds the cost of a load.
 type treeCost struct {
-	links        int     // that carry something, by direction
-	copies, most float64 // of a datagram of each channel together: on all links, and on one
-	messages     float64 // of the control plane, for all the viewers to join; NaN: none are sent
-	missed       int     // datagrams that a viewer has not got, or got twice
+	links        int     // links that carry datagrams, counted by direction
+	copies, most float64 // of one datagram of each channel: copies on all links, and on the link with the most
+	messages     float64 // control messages for all viewers to join; NaN if the way has none
+	missed       int     // datagrams that a viewer has not received, or has received twice
 }
 
-// treeWay is a way of getting channels to viewers.
+// treeWay is a way to distribute channels to viewers.
 type treeWay struct {
 	name    string
 	measure func(context.Context, treeLoad) (treeCost, error)
@@ -77,7 +77,7 @@ func treeLoads(s Scale) (all []treeLoad) {
 	return all
 }
 
-// treeNetwork is eight switches in a ring with two chords, and a host at each.
+// treeNetwork returns eight switches in a ring with two chords, and a host at each.
 func treeNetwork(name string) (lab.Topology, map[string]testbed.CinemaRole) {
 	link := delayline.Params{Rate: 100e6, Delay: treeDelay}
 	t := lab.Ring(name, 8, link)
@@ -97,20 +97,21 @@ func treeNetwork(name string) (lab.Topology, map[string]testbed.CinemaRole) {
 	return t, roles
 }
 
-// treeRun is the experiment under way.
+// treeRun is one run of the experiment.
 type treeRun struct {
 	*Env
 	loads  []treeLoad
 	raw    *CSV
-	ways   []string // that were measured
+	ways   []string // ways that were measured
 	costs  map[string][]treeCost
-	times  *treeTimes // of Cinema
-	routed *treeTimes // of IP multicast
+	times  *treeTimes // those of Cinema
+	routed *treeTimes // those of IP multicast
 }
 
-// treeNetworks are where ways are measured: in one network each, but for two.
+// treeNetworks lists the networks in which ways are measured. Each way has one of its own, except
+// for two that share one.
 var treeNetworks = []struct {
-	name string // of the first way
+	name string // name of the first way
 	run  func(*treeRun, context.Context) error
 }{{wayCinema, (*treeRun).controlled}, {wayFlood, (*treeRun).flooded}, {wayMulticast, (*treeRun).multicast}}
 
@@ -180,7 +181,7 @@ func (t *treeRun) multicast(ctx context.Context) error {
 	})
 }
 
-// measure measures a way at all loads.
+// measure measures a way with all loads.
 func (t *treeRun) measure(ctx context.Context, w treeWay) error {
 	t.ways = append(t.ways, w.name)
 	for _, load := range t.loads {
@@ -197,8 +198,8 @@ func (t *treeRun) measure(ctx context.Context, w treeWay) error {
 	return nil
 }
 
-// counted measures what links carry of each channel's datagrams while send sends, from the
-// bytes that they have carried.
+// counted measures how many copies of each channel's datagrams links carry while send sends, by the
+// links' byte counters.
 func counted(ctx context.Context, bytes func(context.Context) (map[string]uint64, error), lasts time.Duration, send func(context.Context) (uint64, error)) (c treeCost, sent uint64, err error) {
 	before, err := bytes(ctx)
 	if err != nil {
@@ -209,7 +210,7 @@ func counted(ctx context.Context, bytes func(context.Context) (map[string]uint64
 	if sent, err = send(sending); err != nil {
 		return c, 0, err
 	}
-	if err := tasks.Sleep(ctx, underWay); err != nil {
+	if err := tasks.Sleep(ctx, maxInFlight); err != nil {
 		return c, 0, err
 	}
 	after, err := bytes(ctx)
@@ -218,7 +219,7 @@ func counted(ctx context.Context, bytes func(context.Context) (map[string]uint64
 	}
 	for at, n := range after {
 		copies := float64(n-before[at]) / treeFrame / float64(sent)
-		if copies < carries {
+		if copies < minCopies {
 			continue
 		}
 		c.links++
@@ -229,13 +230,13 @@ func counted(ctx context.Context, bytes func(context.Context) (map[string]uint64
 	return c, sent, nil
 }
 
-// treeLasts is for how long copies are counted.
+// treeLasts returns how long copies are counted.
 func treeLasts(s Scale) time.Duration { return pick(s, 2*time.Second, 4*time.Second, 10*time.Second) }
 
-// treeChannel is the name of the channel with a number.
+// treeChannel returns the name of the channel with a number.
 func treeChannel(number int) string { return fmt.Sprintf("c%d", number) }
 
-// addSilent declares channels 1 to n that somebody might publish, and nobody does.
+// addSilent declares channels 1 to n, which nobody publishes.
 func addSilent(ctx context.Context, d *testbed.Deployment, n int, ingress func(number int) string) error {
 	for number := 1; number <= n; number++ {
 		err := d.AddChannel(ctx, cinema.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: zapBitRate, Ingress: ingress(number)})

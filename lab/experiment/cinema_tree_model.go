@@ -2,13 +2,13 @@ package experiment
 
 import "time"
 
-// The models of the dissertation, section 6.3.3, for links that are alike and control
-// connections that are alike. Their T_http, the request to the controller, is left out: it is
-// a part of what is measured beside them. Viewers stand at their gateway: l_egress and l_dr
-// are 0.
+// The functions below are the models of the dissertation, section 6.3.3, for links that are all
+// alike and control connections that are all alike. They leave out T_http, the time of the request
+// to the controller, because it is a part of what is measured. Viewers are at their gateway:
+// l_egress and l_dr are 0.
 
-// channelAt is L_i: when a channel that is led over a way of links is at the last switch of it,
-// after the controller has begun: L_0 = c, L_i = max(L_i-1 + l, c).
+// channelAt returns L_i: when a channel that takes a path of i links reaches the path's last switch
+// after the controller has begun. L_0 = c, L_i = max(L_i-1 + l, c).
 func channelAt(hops int, control, link time.Duration) time.Duration {
 	at := control
 	for range hops {
@@ -17,7 +17,8 @@ func channelAt(hops int, control, link time.Duration) time.Duration {
 	return at
 }
 
-// joinModel is J_gc: L_sort - L_join where some switch has the channel, L_sort where none has.
+// joinModel returns J_gc, which is L_sort - L_join if some switch has the channel, and L_sort if
+// none has.
 func joinModel(act string, hops int, control, link time.Duration) time.Duration {
 	switch act {
 	case joinRemote:
@@ -25,12 +26,12 @@ func joinModel(act string, hops int, control, link time.Duration) time.Duration 
 	case joinInitial, zapRemote:
 		return channelAt(hops, control, link)
 	}
-	return control // one message to one switch, as for who leaves
+	return control // leaving takes one message to one switch
 }
 
-// multicastModel is J_mc: twice the way to the router that has the group, which is the
-// rendezvous point if no other has; and, if nobody watches, twice from there to the source.
-// Who leaves is rid of it at once.
+// multicastModel returns J_mc: twice the time to the router that has the group, which is the
+// rendezvous point if no other has, and, if nobody watches, also twice the time from there to the
+// source. Leaving takes effect at once.
 func multicastModel(act string, toGroup, toSource int, link time.Duration) time.Duration {
 	switch act {
 	case joinInitial, zapRemote:

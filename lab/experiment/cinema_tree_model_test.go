@@ -34,7 +34,7 @@ func TestJoinModels(t *testing.T) {
 	}
 }
 
-// A spanning tree reaches each switch once.
+// TestSpanning checks that a spanning tree reaches each switch once.
 func TestSpanning(t *testing.T) {
 	top, _ := treeNetwork("x")
 	links := 0
@@ -46,8 +46,8 @@ func TestSpanning(t *testing.T) {
 	}
 }
 
-// Each router of a routed network has a way to every subnet, and its next router is at a link
-// of its own.
+// TestRouted checks that each router of a routed network has a route to every subnet, by a router
+// at one of its own links.
 func TestRouted(t *testing.T) {
 	n := routed("x", lab.Ring("x", 5, delayline.Params{}))
 	for _, r := range n.routers {

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// treeSlack is what probes of links may add to a copy, treeFew what counters that are read
-	// one after the other may be off by, as a share.
+	// treeSlack is how much probes of links may add to a copy. treeFew is the relative error of
+	// counters that are read one after the other.
 	treeSlack, treeFew = 0.1, 0.03
-	// treeProcessing is what controller and switches may add to a model, in ms: they share
-	// this machine with everything else.
+	// treeProcessing is how much controller and switches may add to a model, in ms, because they
+	// share this machine with all other programs.
 	treeProcessing = 50
 )
 
-// treeResult sets the ways side by side.
+// treeResult adds the tables and claims that compare the ways.
 func treeResult(r *Result, t *treeRun) {
 	table := Table{
 		Title:   "Copies of one datagram of each channel on all links between switches (links that carry some; most on one link), and control messages for all viewers to join",
@@ -85,7 +85,8 @@ func treeClaims(r *Result, t *treeRun) {
 	r.Claim(few.copies < many.copies, fmt.Sprintf("%d channels, %d viewers: fewer copies than unicast", loads[last].channels, loads[last].viewers), "%.0f of %.0f", few.copies, many.copies)
 }
 
-// treeTimesResult sets what was measured beside the models. What was not measured is left out.
+// treeTimesResult adds a table of measured times beside the models. It leaves out what was not
+// measured.
 func treeTimesResult(r *Result, t *treeRun) {
 	cinema, multicast := t.times, t.routed
 	if cinema == nil {
@@ -110,7 +111,7 @@ func treeTimesResult(r *Result, t *treeRun) {
 	r.Note("pimd's times are those of its timers, which are seconds, and not of the links that J_mc is made of. What only the kernel of a viewer's own host does is left out. By J_mc who leaves is rid of a group at once; measured is until the router sends nothing more of it to the host.")
 }
 
-// msOr is a time in ms that may not have been measured.
+// msOr returns the text of a time in ms that may not have been measured.
 func msOr(v float64) string {
 	if math.IsNaN(v) {
 		return "-"

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/services/cinema"
 )
 
-// What a viewer does whose time is measured.
+// These are the actions of a viewer whose time is measured.
 const (
 	joinInitial = "join: nobody watches the channel"
 	joinRemote  = "join: another gateway has the channel"
@@ -26,25 +26,25 @@ const (
 var treeActs = []string{joinInitial, joinRemote, joinLocal, zapRemote, zapLocal, leaveOther, leaveLast}
 
 const (
-	// timedEvery is the time between two datagrams of a channel, and so how exact times are.
+	// timedEvery is the time between two datagrams of a channel, and so the resolution of times.
 	timedEvery = time.Millisecond
 	timedSize  = 64
-	// quiet is for how long nothing has to come for what came before to be the last.
-	quiet = 150 * time.Millisecond
-	// timedHere is the gateway whose viewer is timed, timedThere that at which others watch.
+	// quietTime is the time without datagrams after which the last one counts as the last.
+	quietTime = 150 * time.Millisecond
+	// timedHere is the gateway whose viewer is timed, and timedThere the one at which others watch.
 	timedHere, timedThere = 1, 0
 )
 
-// treeTimes are, by what was done, the times in ms until the first datagram of what is wanted, or
-// the last one of what is not.
+// treeTimes holds, for each action, the times in ms until the first datagram of a wanted channel,
+// or the last one of an unwanted channel.
 type treeTimes struct {
 	took map[string][]float64
-	hops map[string]int // links that the channel had to be led over
+	hops map[string]int // number of links that were added to the channel's tree
 	raw  *CSV
 	rig  *treeRig
 }
 
-// treeTimes has a viewer join, change and leave while channels 1 and 2 come.
+// treeTimes measures a viewer that joins, changes and leaves while channels 1 and 2 are sent.
 func (e *Env) treeTimes(ctx context.Context, rig *treeRig) (*treeTimes, error) {
 	raw, err := e.CSV("times", "what", "seconds")
 	if err != nil {
@@ -70,7 +70,7 @@ func (e *Env) treeTimes(ctx context.Context, rig *treeRig) (*treeTimes, error) {
 	return t, err
 }
 
-// round does everything once; at its end nobody watches.
+// round performs each action once. At its end nobody watches.
 func (t *treeTimes) round(ctx context.Context) error {
 	here, there, late := t.rig.gateways[timedHere].NewViewer(), t.rig.gateways[timedThere].NewViewer(), t.rig.gateways[timedHere].NewViewer()
 	steps := []func() error{
@@ -95,7 +95,7 @@ func (t *treeTimes) round(ctx context.Context) error {
 	return nil
 }
 
-// join has a viewer watch a channel, beside others that it has.
+// join makes a viewer watch a channel in addition to those it has.
 func (t *treeTimes) join(ctx context.Context, act string, v *testbed.RawViewer, number uint16, had ...string) error {
 	before, err := t.links(ctx, number)
 	if err != nil {
@@ -120,7 +120,7 @@ func (t *treeTimes) join(ctx context.Context, act string, v *testbed.RawViewer, 
 	return t.note(act, first-began)
 }
 
-// first waits for the first datagram, and says when it came.
+// first waits for the first datagram, and returns its time of arrival.
 func (t *treeTimes) first(ctx context.Context, v *testbed.RawViewer, number uint16) (at time.Duration, err error) {
 	err = testbed.Poll(ctx, "the first packet", func() error {
 		got, err := v.Got(number)
@@ -133,13 +133,13 @@ func (t *treeTimes) first(ctx context.Context, v *testbed.RawViewer, number uint
 	return at, err
 }
 
-// leave has a viewer leave.
+// leave makes a viewer leave.
 func (t *treeTimes) leave(ctx context.Context, act string, v *testbed.RawViewer, number uint16) error {
 	began := testbed.Uptime()
 	if err := v.Watch(ctx); err != nil {
 		return err
 	}
-	if err := tasks.Sleep(ctx, quiet); err != nil {
+	if err := tasks.Sleep(ctx, quietTime); err != nil {
 		return err
 	}
 	got, err := v.Got(number)
@@ -149,8 +149,8 @@ func (t *treeTimes) leave(ctx context.Context, act string, v *testbed.RawViewer,
 	return t.note(act, max(got.Last-began, 0))
 }
 
-// change has a viewer change its channel as egress gateways do it: the new one beside the old
-// one, then without.
+// change changes a viewer's channel as egress gateways do: first both channels, then the new one
+// alone.
 func (t *treeTimes) change(ctx context.Context, act string, v *testbed.RawViewer, from, to uint16) error {
 	if err := t.join(ctx, act, v, to, treeChannel(int(from))); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (t *treeTimes) note(act string, took time.Duration) error {
 	return t.raw.Row(act, took)
 }
 
-// links is how many links the tree of a channel has.
+// links returns the number of links of a channel's tree.
 func (t *treeTimes) links(ctx context.Context, number uint16) (int, error) {
 	var all []cinema.TreeInfo
 	if err := t.rig.Get(ctx, "/api/v1/cinema/trees", &all); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// The ways that are compared.
+// These are the ways that are compared.
 const (
 	wayCinema    = "cinema"
 	wayUnicast   = "unicast"
@@ -31,7 +31,7 @@ type treeRig struct {
 	gateways []*testbed.RawGateway
 }
 
-// treeMost is how many channels there are.
+// treeMost is the largest number of channels.
 const treeMost = 5
 
 // withTree builds the network, runs f, and takes everything down again.
@@ -66,7 +66,7 @@ func (e *Env) withTree(ctx context.Context, f func(context.Context, *treeRig) er
 	})
 }
 
-// cinema has viewers join by the controller, counts, and has them leave.
+// cinema makes viewers join by the controller, counts, and makes them leave.
 func (rig *treeRig) cinema(ctx context.Context, load treeLoad) (c treeCost, err error) {
 	before, err := rig.messages(ctx)
 	if err != nil {
@@ -111,27 +111,27 @@ func (rig *treeRig) cinema(ctx context.Context, load treeLoad) (c treeCost, err 
 	return c, nil
 }
 
-// linksOf counts the bytes between the switches of a lab.
+// linksOf returns a function that counts the bytes between the switches of a lab.
 func linksOf(l *lab.Lab) func(context.Context) (map[string]uint64, error) {
 	return func(ctx context.Context) (map[string]uint64, error) { return testbed.LinkBytes(ctx, l) }
 }
 
-// channel is the number of the channel that the i-th viewer watches.
+// channel returns the number of the channel that the i-th viewer watches.
 func (l treeLoad) channel(i int) int { return i%l.channels + 1 }
 
-// missing is how many datagrams of those sent have not come, or come twice.
+// missing returns the number of datagrams that have not arrived, or have arrived twice.
 func missing(got testbed.Arrived, sent uint64) int {
 	once := got.Packets - got.Doubled
 	return int(max(sent, once)-min(sent, once)) + int(got.Doubled)
 }
 
-// messages is how many changes of rules and groups the controller has sent to switches.
+// messages returns how many changes of rules and groups the controller has sent to switches.
 func (rig *treeRig) messages(ctx context.Context) (float64, error) {
 	m, err := rig.Metrics(ctx)
 	return m.Sum("sluice_network_flow_mods_total") + m.Sum("sluice_network_group_mods_total"), err
 }
 
-// unicast sends to each viewer what it watches, by default forwarding.
+// unicast sends each viewer its channel, by default forwarding.
 func (rig *treeRig) unicast(ctx context.Context, load treeLoad) (c treeCost, err error) {
 	const firstPort = 40_000
 	var datagrams []testbed.Datagram
@@ -144,12 +144,12 @@ func (rig *treeRig) unicast(ctx context.Context, load treeLoad) (c treeCost, err
 			From: flow(i).From, To: netip.AddrPortFrom(at.Addr(), flow(i).To), MAC: at.MAC(), Size: treeSize,
 		})
 	}
-	warm, cancel := context.WithTimeout(ctx, time.Second) // the controller makes rules for the first ones
+	warm, cancel := context.WithTimeout(ctx, time.Second) // the controller installs rules for the first datagrams
 	defer cancel()
 	if _, err := rig.feed.Send(warm, treeEvery, datagrams...); err != nil {
 		return c, err
 	}
-	if err := tasks.Sleep(ctx, underWay); err != nil {
+	if err := tasks.Sleep(ctx, maxInFlight); err != nil {
 		return c, err
 	}
 	at := func(i int) *testbed.Arrivals { return rig.gateways[i%len(rig.gateways)].Arrivals }
@@ -158,8 +158,8 @@ func (rig *treeRig) unicast(ctx context.Context, load treeLoad) (c treeCost, err
 	})
 }
 
-// delivered counts, while something is sent, what crosses links and what comes to viewers, each
-// at a place and as a flow.
+// delivered counts what crosses links and what reaches viewers while send sends. at and flow return
+// where each viewer's datagrams arrive, and as which flow.
 func delivered(ctx context.Context, l *lab.Lab, lasts time.Duration, viewers int, at func(int) *testbed.Arrivals, flow func(int) testbed.PortPair,
 	send func(context.Context) (uint64, error),
 ) (c treeCost, err error) {
@@ -180,8 +180,8 @@ func delivered(ctx context.Context, l *lab.Lab, lasts time.Duration, viewers int
 	return c, err
 }
 
-// floodRig is the same network without a controller, in which each channel that somebody
-// watches goes to all switches by a fixed tree, as the original had it.
+// floodRig is the same network without a controller. Each channel that is watched is sent to all
+// switches along a fixed tree, as the original system did.
 type floodRig struct {
 	lab      *lab.Lab
 	env      *Env
@@ -215,10 +215,10 @@ func (e *Env) withFlood(ctx context.Context, f func(context.Context, *floodRig) 
 
 const floodFirstPort = 10_000
 
-// flood puts the rules of the original into the switches, and counts.
+// flood installs the rules of the original system in the switches, and counts.
 func (rig *floodRig) flood(ctx context.Context, load treeLoad) (c treeCost, err error) {
 	var datagrams []testbed.Datagram
-	for n := range min(load.channels, load.viewers) { // nobody watches the others
+	for n := range min(load.channels, load.viewers) { // the other channels have no viewers
 		datagrams = append(datagrams, testbed.ChannelDatagram(uint16(n+1), treeSize))
 	}
 	flow := func(i int) testbed.PortPair {
@@ -282,7 +282,7 @@ func (rig *floodRig) programSwitch(ctx context.Context, name string, children []
 	return nil
 }
 
-// buckets are those of a channel's viewers at a switch.
+// buckets returns the buckets of a channel's viewers at a switch.
 func (rig *floodRig) buckets(name string, number int, load treeLoad, flow func(int) testbed.PortPair) (text string, err error) {
 	for i := range load.viewers {
 		host := treeGateways[i%len(treeGateways)]
@@ -301,8 +301,8 @@ func (rig *floodRig) buckets(name string, number int, load treeLoad, flow func(i
 	return text, nil
 }
 
-// spanning is a tree over all switches from one of them: the links by which each passes on
-// what it gets.
+// spanning returns a tree over all switches from root: for each switch, the links by which it
+// forwards.
 func spanning(t lab.Topology, root string) map[string][]string {
 	onward, reached := map[string][]string{}, map[string]bool{root: true}
 	for queue := []string{root}; len(queue) > 0; queue = queue[1:] {

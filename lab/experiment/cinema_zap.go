@@ -22,15 +22,16 @@ import (
 const (
 	zapChannels = 4
 	zapBitRate  = 1e6
-	// What a change of channel is held to, with a key frame every two seconds.
+	// zapMedian bounds the median time of a change of channel with a key frame every two seconds.
 	zapMedian = 60 * time.Millisecond
 	zapSlow   = 150 * time.Millisecond
 	zapFrozen = 70 * time.Millisecond
 	zapHeard  = 80 * time.Millisecond
-	zapAge    = 100 * time.Millisecond // of a picture a second after the change, three of them long
+	zapAge    = 100 * time.Millisecond // bounds the median age of a picture a second after the change: the time of three pictures
 	zapHeldTo = 2 * time.Second
-	// Without a burst a change waits for anything up to the distance of key frames. The median of n such waits
-	// is half of that, give or take zapSpread times its standard deviation, distance/(2*sqrt(n)).
+	// zapSpread bounds the median without a burst. A change then waits for a time that is uniform
+	// between 0 and the distance of key frames. The median of n such waits is half of that
+	// distance, with a standard deviation of distance/(2*sqrt(n)), of which zapSpread are allowed.
 	zapSpread = 3
 )
 
@@ -45,19 +46,19 @@ func cinemaZap() Experiment {
 	}
 }
 
-// zapCase is one way of changing channel.
+// zapCase is one way to change channel.
 type zapCase struct {
 	player    string
 	keyFrames time.Duration
 	burst     bool
-	// makeBeforeBreak has the old channel seen until the new one is there.
+	// makeBeforeBreak shows the old channel until the new one has arrived.
 	makeBeforeBreak bool
 }
 
-// zapColumns are those of the raw measurements.
+// zapColumns are the columns of the raw measurements.
 var zapColumns = []string{"player", "key_frames_seconds", "burst", "make_before_break", "number", "zap_seconds", "frozen_seconds", "heard_seconds", "wrong_pictures", "first_age_seconds", "last_age_seconds"}
 
-// zapPlayers are those of the gateways' site.
+// zapPlayers lists the players of the gateways' site.
 var zapPlayers = []string{"webrtc", "websocket"}
 
 func (c zapCase) String() string {
@@ -92,13 +93,13 @@ func zapCases(s Scale, only Only) (all []zapCase, err error) {
 	return all, nil
 }
 
-// zapSamples are in ms.
+// zapSamples holds measurements in ms.
 type zapSamples struct {
 	took, frozen []float64
-	heard        []float64 // of the sound after the picture
+	heard        []float64 // time of the sound after the picture
 	silent       int       // changes whose sound was not heard
 	wrong        int
-	first, last  []float64 // from glass to glass: the first picture of the new channel, one a second later
+	first, last  []float64 // ages of the first picture of the new channel, and of one a second later
 }
 
 func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
@@ -172,7 +173,7 @@ func zapClaims(r *Result, c zapCase, s *zapSamples) {
 	}
 }
 
-// zaps has Chromium go through the channels.
+// zaps lets Chromium switch through the channels.
 func (e *Env) zaps(ctx context.Context, c zapCase, changes int, raw *CSV) (s *zapSamples, err error) {
 	s = &zapSamples{}
 	err = e.withZaps(ctx, c, func(ctx context.Context, d *testbed.Deployment, l *lab.Lab) error {
@@ -181,7 +182,7 @@ func (e *Env) zaps(ctx context.Context, c zapCase, changes int, raw *CSV) (s *za
 	return s, err
 }
 
-// withZaps has test patterns on the air.
+// withZaps runs f with test patterns on the air.
 func (e *Env) withZaps(ctx context.Context, c zapCase, f func(context.Context, *testbed.Deployment, *lab.Lab) error) error {
 	top, roles := testbed.CinemaNetwork("zap", delayline.Params{Rate: 100e6, Delay: 2 * time.Millisecond})
 	return e.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {
@@ -208,7 +209,7 @@ func (e *Env) withZaps(ctx context.Context, c zapCase, f func(context.Context, *
 }
 
 func (s *zapSamples) watch(ctx context.Context, d *testbed.Deployment, l *lab.Lab, log string, c zapCase, changes int, raw *CSV) error {
-	// By plain HTTP, pages have WebCodecs only if Chromium is told that it does not matter.
+	// On plain HTTP, Chromium offers WebCodecs to pages only if a flag marks the site as secure.
 	site := d.PublicURL("out2")
 	b, err := testbed.StartBrowser(ctx, l.Host(testbed.Viewer), log, "unsafely-treat-insecure-origin-as-secure="+site)
 	if err != nil {
@@ -225,7 +226,7 @@ func (s *zapSamples) watch(ctx context.Context, d *testbed.Deployment, l *lab.La
 		return err
 	}
 	for i := range changes {
-		if err := outOfStep(ctx, c.keyFrames); err != nil {
+		if err := sleepRandomPhase(ctx, c.keyFrames); err != nil {
 			return err
 		}
 		z, err := b.Zap(ctx, kb.ArrowUp, uint16(i%zapChannels+1), uint16((i+1)%zapChannels+1))
@@ -247,8 +248,8 @@ func (s *zapSamples) watch(ctx context.Context, d *testbed.Deployment, l *lab.La
 	return nil
 }
 
-// outOfStep waits for a random part of the distance of key frames: a second passes after each change, and
-// so these would come in step with the keys.
-func outOfStep(ctx context.Context, keyFrames time.Duration) error {
+// sleepRandomPhase waits for a random part of the distance of key frames. A second passes after each
+// change, so that changes would otherwise be in step with key frames.
+func sleepRandomPhase(ctx context.Context, keyFrames time.Duration) error {
 	return tasks.Sleep(ctx, rand.N(keyFrames))
 }

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Env is what an experiment measures with.
+// Env provides what an experiment needs to measure.
 type Env struct {
 	Scale  Scale
 	Only   Only
-	Dir    string // where the output goes
-	Binary string // the program sluice, which controllers and agents are started from
-	Lab    string // the program sluice-lab, which hostile switches are started from
+	Dir    string // folder for the output
+	Binary string // path of sluice, which runs controllers and agents
+	Lab    string // path of sluice-lab, which runs hostile switches
 
 	log         io.Writer
 	started     time.Time
@@ -23,10 +23,10 @@ type Env struct {
 	files       []string
 }
 
-// Steps announces how many steps the experiment has.
+// Steps announces the number of steps of the experiment.
 func (e *Env) Steps(n int) { e.steps = n }
 
-// Step tells the user what is being measured now.
+// Step prints what is being measured now.
 func (e *Env) Step(format string, args ...any) {
 	e.step++
 	count := fmt.Sprintf("%d", e.step)
@@ -36,13 +36,13 @@ func (e *Env) Step(format string, args ...any) {
 	fmt.Fprintf(e.log, "%6s  [%s] %s\n", time.Since(e.started).Truncate(time.Second), count, fmt.Sprintf(format, args...))
 }
 
-// Logf tells the user something about the current step.
+// Logf prints a message about the current step.
 func (e *Env) Logf(format string, args ...any) {
 	fmt.Fprintf(e.log, "%6s        %s\n", "", fmt.Sprintf(format, args...))
 }
 
-// CSV opens a file of raw measurements. Each row reaches the disk at once, so
-// that an interrupted experiment keeps what it has measured.
+// CSV creates a file of raw measurements. Each row is written to disk at once, so that an
+// interrupted experiment keeps what it has measured.
 func (e *Env) CSV(name string, columns ...string) (*CSV, error) {
 	path := filepath.Join(e.Dir, name+".csv")
 	f, err := os.Create(path)

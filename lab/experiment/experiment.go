@@ -12,8 +12,8 @@ type Experiment struct {
 	Name     string
 	Title    string
 	Question string   // what the reader learns from it, in one sentence
-	Source   string   // where the published figures stand; empty if there are none
-	Varies   []string // names of what Only can restrict
+	Source   string   // the publication of the figures; empty if there is none
+	Varies   []string // names of the parameters that Only can restrict
 	Run      func(context.Context, *Env) (*Result, error)
 }
 
@@ -35,7 +35,7 @@ func All() []Experiment {
 	}
 }
 
-// Find returns the experiment of that name. The error lists the names there are.
+// Find returns the experiment with the given name. The error lists the names that exist.
 func Find(name string) (Experiment, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(e Experiment) bool { return e.Name == name })
@@ -49,19 +49,19 @@ func Find(name string) (Experiment, error) {
 	return Experiment{}, fmt.Errorf("no experiment %q; there are: %s", name, strings.Join(names, ", "))
 }
 
-// Scale says how much of an experiment is run.
+// Scale selects how much of an experiment is run.
 type Scale string
 
-// The scales. Quick takes a minute or two and shows that everything works; its
-// figures are rough. Normal is what the documentation quotes. Full sweeps every
-// parameter over the published range.
+// These are the scales. Quick takes a minute or two and shows that everything works; its figures
+// are rough. Normal is what the documentation quotes. Full covers every parameter over the
+// published range.
 const (
 	Quick  Scale = "quick"
 	Normal Scale = "normal"
 	Full   Scale = "full"
 )
 
-// ParseScale accepts the names of the scales.
+// ParseScale parses the name of a scale.
 func ParseScale(s string) (Scale, error) {
 	switch scale := Scale(s); scale {
 	case Quick, Normal, Full:
@@ -70,7 +70,7 @@ func ParseScale(s string) (Scale, error) {
 	return "", fmt.Errorf("no scale %q; there are: quick, normal, full", s)
 }
 
-// pick chooses a value by scale.
+// pick returns the value for a scale.
 func pick[T any](s Scale, quick, normal, full T) T {
 	switch s {
 	case Quick:

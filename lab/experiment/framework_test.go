@@ -36,7 +36,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// The interval of a mean is that of Student's distribution: for 1 to 5 it is 3 ± 1.963.
+// TestMeanText checks that the interval of a mean follows Student's distribution: for 1 to 5 it is
+// 3 ± 1.963.
 func TestMeanText(t *testing.T) {
 	for want, values := range map[string][]float64{"3.00 ± 1.96": {1, 2, 3, 4, 5}, "7.00": {7}, "": nil, "2.00 ± 0.00": {2, 2}} {
 		if got := meanText(values, 1, 2); got != want {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover"
 )
 
-// What a device with two interfaces is held to under its class "seamless".
+// These bound the effects of a move on a device with two interfaces and the class "seamless".
 const (
 	deviceRate = 100e6 // bit/s of the download
 	devicePort = 8000
@@ -20,7 +20,7 @@ const (
 	deviceWatch = time.Second
 )
 
-// deviceSamples is what moves of a real device did to what ran on it.
+// deviceSamples holds the effects of moves of a real device.
 type deviceSamples struct {
 	policy string
 	moves  int
@@ -28,13 +28,13 @@ type deviceSamples struct {
 	tcp    testbed.PullReport
 	resets int
 	wrong  bool
-	gaps   []float64 // ms, of each move
-	leases []float64 // ms, from the decision to the network's answer
-	copies uint64    // that the device's datapath dropped
+	gaps   []float64 // ms, one for each move
+	leases []float64 // ms from the decision to the network's answer
+	copies uint64    // copies that the device's datapath dropped
 }
 
-// moveDevices measures the daemon of a mobile device with an interface at the
-// first and at the third edge, under both policies.
+// moveDevices measures the daemon of a mobile device with an interface at the first and one at the
+// third edge, under both policies.
 func (rig *policyRig) moveDevices(ctx context.Context, moves int) (all []*deviceSamples, err error) {
 	raw, err := rig.env.CSV("device", "policy", "move", "gap_seconds", "lost", "least_bits_per_second", "median_bits_per_second")
 	if err != nil {
@@ -63,7 +63,7 @@ func (rig *policyRig) moveDevices(ctx context.Context, moves int) (all []*device
 	return all, nil
 }
 
-// moveDevice moves the device to and fro under a download and a stream.
+// moveDevice moves the device back and forth during a download and a stream.
 func (rig *policyRig) moveDevice(ctx context.Context, m *testbed.Mobile, policy string, moves int, raw *CSV) (*deviceSamples, error) {
 	server, device := rig.lab.Host(rig.network.Server), rig.lab.Host(theDevice)
 	stream, err := testbed.StartStream(ctx, testbed.StreamOptions{
@@ -101,9 +101,9 @@ func (rig *policyRig) moveDevice(ctx context.Context, m *testbed.Mobile, policy 
 	return out, nil
 }
 
-// toAndFro makes the moves and returns when each began, and when the last was over.
+// toAndFro makes the moves. It returns when each began, and when the last was over.
 func (rig *policyRig) toAndFro(ctx context.Context, m *testbed.Mobile, moves int, out *deviceSamples) ([]time.Time, error) {
-	if err := tasks.Sleep(ctx, 2*deviceWatch); err != nil { // TCP finds its rate
+	if err := tasks.Sleep(ctx, 2*deviceWatch); err != nil { // while TCP finds its rate
 		return nil, err
 	}
 	var times []time.Time
@@ -121,7 +121,7 @@ func (rig *policyRig) toAndFro(ctx context.Context, m *testbed.Mobile, moves int
 	return append(times, time.Now()), nil
 }
 
-// copies is how many frames the device dropped because it had them already.
+// copies returns the number of frames that the device has dropped as duplicates.
 func copies(ctx context.Context, m *testbed.Mobile) (n uint64, err error) {
 	s, err := m.Status(ctx)
 	for _, i := range s.Interfaces {

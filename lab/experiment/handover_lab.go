@@ -12,25 +12,25 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// accessLine is what every link between a device and its edge switch is like,
-// unless an experiment says otherwise: a good radio.
+// accessLine describes every link between a device and its edge switch unless an experiment sets
+// another: a good radio.
 var accessLine = delayline.Params{Rate: 100e6, Delay: 5 * time.Millisecond}
 
 // theDevice is the one host of a mobility lab that moves.
 const theDevice = "dev1"
 
-// accessLink is the name of the device's link by its n-th interface.
+// accessLink returns the name of the link at the device's n-th interface.
 func accessLink(n int) string { return fmt.Sprintf("%s-eth%d", theDevice, n) }
 
-// deaf is a link that loses everything while it looks as if it worked: a radio
-// that is out of reach.
-func deaf(p delayline.Params) delayline.Params {
+// lossy returns parameters that lose every frame while the link still looks up, as of a radio that
+// is out of reach.
+func lossy(p delayline.Params) delayline.Params {
 	p.Loss = 1
 	return p
 }
 
-// twoAddresses makes the device one of today's, with an address of its own on
-// each of its two interfaces, and the switches plain learning ones.
+// twoAddresses makes the device one without handover: it has an address of its own on each of its
+// two interfaces, and the switches are plain learning ones.
 func twoAddresses(ctx context.Context, l *lab.Lab, d lab.MobilityDomain) (first, second netip.Addr, err error) {
 	for _, s := range l.Topology().Switches {
 		if _, err := l.Switch(s.Name).Ofctl(ctx, "add-flow", "priority=1,actions=NORMAL"); err != nil {
@@ -57,14 +57,14 @@ func twoAddresses(ctx context.Context, l *lab.Lab, d lab.MobilityDomain) (first,
 		return first, second, err
 	}
 	for _, a := range addrs {
-		if err := reaches(ctx, device, a, d.ServerAddr); err != nil {
+		if err := awaitReachable(ctx, device, a, d.ServerAddr); err != nil {
 			return first, second, err
 		}
 	}
 	return addrs[0], addrs[1], nil
 }
 
-// oneAddress takes away what twoAddresses has given.
+// oneAddress removes the addresses that twoAddresses has assigned.
 func oneAddress(ctx context.Context, l *lab.Lab) error {
 	for _, s := range l.Topology().Switches {
 		if _, err := l.Switch(s.Name).Ofctl(ctx, "del-flows"); err != nil {
@@ -76,8 +76,8 @@ func oneAddress(ctx context.Context, l *lab.Lab) error {
 		"ip rule delete table 101", "ip rule delete table 102")
 }
 
-// reaches returns when an address of a host gets answers from another host.
-func reaches(ctx context.Context, host *lab.LiveHost, from, to netip.Addr) error {
+// awaitReachable waits until a host gets answers from another host, sent from the given address.
+func awaitReachable(ctx context.Context, host *lab.LiveHost, from, to netip.Addr) error {
 	return testbed.Poll(ctx, fmt.Sprintf("the way from %v to %v", from, to), func() error {
 		out, err := host.Command(ctx, "ping", "-n", "-c", "1", "-W", "1", "-I", from.String(), to.String()).CombinedOutput()
 		if err != nil {
@@ -87,14 +87,14 @@ func reaches(ctx context.Context, host *lab.LiveHost, from, to netip.Addr) error
 	})
 }
 
-// hostOf is the n-th address of a prefix.
+// hostOf returns the n-th address of a prefix.
 func hostOf(p netip.Prefix, n uint16) netip.Addr {
 	b := p.Masked().Addr().As4()
 	b[2], b[3] = byte(n>>8), byte(n)
 	return netip.AddrFrom4(b)
 }
 
-// runAll runs programs at a host, one after the other. Their arguments hold no spaces.
+// runAll runs programs at a host, one after the other. Their arguments contain no spaces.
 func runAll(ctx context.Context, at testbed.Place, lines ...string) error {
 	for _, line := range lines {
 		words := strings.Fields(line)

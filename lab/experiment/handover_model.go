@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-net/sluice/services/handover/route"
 )
 
-// modelBound is how much longer than the model says a handover may take.
+// modelBound is how much longer than in the model a handover may take.
 const modelBound = 5 * time.Millisecond
 
-// modelRate is how many packets a second show when a place is reached.
+// modelRate is the number of packets a second by which the arrival at a place is measured.
 const modelRate = 2000
 
 func handoverModel() Experiment {
@@ -32,8 +32,8 @@ func handoverModel() Experiment {
 	}
 }
 
-// latencies are one point of the sweep: one-way latencies of the control
-// connections by level, of the links between switches, and of the radio.
+// latencies is one point of the parameters: one-way latencies of the control connections by level,
+// of the links between switches, and of the radio.
 type latencies struct {
 	root, core, edge time.Duration
 	link, radio      time.Duration
@@ -62,21 +62,21 @@ func modelPoints(s Scale) []latencies {
 	return pick(s, quick, normal, full)
 }
 
-// modelMove is a kind of move: from one edge to another, with the switches of
-// the new branch from the join on.
+// modelMove is a kind of move: from one edge to another, with the switches of the new branch from
+// the join on.
 type modelMove struct {
 	name     string
 	from, to int
 	branch   []string
 }
 
-// modelMoves are in a tree of three levels with two switches below each.
+// modelMoves lists moves in a tree of three levels with two switches below each.
 var modelMoves = []modelMove{
 	{"join at the core", 0, 1, []string{"core1", "edge2"}},
 	{"join at the root", 1, 2, []string{"root", "core2", "edge3"}},
 }
 
-// control is the latency of a switch's control connection at this point.
+// control returns the latency of a switch's control connection at this point.
 func (p latencies) control(sw string) time.Duration {
 	switch sw[:4] {
 	case "root":
@@ -87,7 +87,7 @@ func (p latencies) control(sw string) time.Duration {
 	return p.edge
 }
 
-// branch is what the model's formulas are computed from.
+// branch returns the latencies from which the model's formulas are computed.
 func (p latencies) branch(m modelMove) (c, l []time.Duration) {
 	for i, sw := range m.branch {
 		c = append(c, p.control(sw))
@@ -98,9 +98,8 @@ func (p latencies) branch(m modelMove) (c, l []time.Duration) {
 	return c, l
 }
 
-// formula is the published one: the time from a device's request until its
-// packets arrive at its new place is the request's way to the controller, L_i of
-// the edge, and the radio.
+// formula returns the published time from a device's request until its packets arrive at its new
+// place: the request's time to the controller, L_i of the edge, and the radio.
 func (p latencies) formula(m modelMove) time.Duration {
 	c, l := p.branch(m)
 	all := route.Latency(c, l)
@@ -109,11 +108,11 @@ func (p latencies) formula(m modelMove) time.Duration {
 
 func (p latencies) around() time.Duration { return 2*p.radio + p.edge }
 
-// predict is the same for how the changes are really made. For a device with one
-// radio, which has left its old place, they are sent to all switches at once, as the
-// formula has it. For one with two, which is still served at its old place, the branch
-// without its join makes them, while the join is given its own to hold ready; when all
-// have confirmed, the join does: a round trip that the formula does not have.
+// predict returns the same time for the order in which the changes are really made. For a device
+// with one radio, which has left its old place, they are sent to all switches at once, as the
+// formula assumes. For one with two radios, which is still served at its old place, first the
+// branch without its join changes, while the join prepares its change. When all have confirmed, the
+// join changes: this adds a round trip that the formula does not have.
 func (p latencies) predict(m modelMove, radios int) time.Duration {
 	if radios == 1 {
 		return p.formula(m)
@@ -121,9 +120,9 @@ func (p latencies) predict(m modelMove, radios int) time.Duration {
 	return p.around() + route.WaveLatency(p.branch(m))
 }
 
-// modelSamples are the measurements of one point, in ms.
+// modelSamples holds the measurements of one point, in ms.
 type modelSamples struct {
-	discover, request, total []float64 // of a join
+	discover, request, total []float64 // times of a join
 	td, tf, te               []float64 // as the controller has measured them
 	moves                    map[moveKind]*moveSamples
 }
@@ -135,12 +134,12 @@ type moveKind struct {
 }
 
 type moveSamples struct {
-	first   []float64 // request to first packet at the new place
-	gap     []float64 // longest silence, for one radio from its request on
-	still   []float64 // longest silence before the move
+	first   []float64 // from the request to the first packet at the new place
+	gap     []float64 // longest gap, for one radio from its request on
+	still   []float64 // longest gap before the move
 	lost    int
 	before  []float64 // from the request's arrival at the controller until its rules are sent
-	applied []float64 // what the controller measured for the rules
+	applied []float64 // time of the rules as the controller has measured it
 }
 
 type modelRig struct {
@@ -189,16 +188,15 @@ func runHandoverModel(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// latencySettle is how long the controller is given to measure a point's links.
-// The formulas are computed from what the lab was told, not from that.
+// latencySettle is how long the controller gets to measure the links of a point. The formulas are
+// computed from the parameters of the lab, and not from these measurements.
 const latencySettle = 10 * time.Second
 
-// controlSettle is how long the controller needs for the latencies of control
-// connections: it remembers eight measurements.
+// controlSettle is how long the controller needs to measure the latencies of control connections:
+// it averages eight measurements.
 const controlSettle = 2500 * time.Millisecond
 
-// shape gives the lab the latencies of a point and waits until the controller
-// has measured them.
+// shape sets the latencies of a point and waits until the controller has measured them.
 func (rig *modelRig) shape(ctx context.Context, p latencies) error {
 	set := func(link string, d time.Duration) error {
 		return rig.lab.SetLinkParams(ctx, link, delayline.Params{Delay: d})
@@ -291,9 +289,8 @@ type modelTrip struct {
 	asked    atomic.Bool
 }
 
-// hear has the device receive: with two radios at both places, with one only
-// where it is.
-func (t *modelTrip) hear(stream *testbed.Stream) {
+// startReceiving starts the device's reception: with two radios at both places, with one only where it is.
+func (t *modelTrip) startReceiving(stream *testbed.Stream) {
 	t.first = newFirstArrival()
 	t.from.Hear(t.device.IP, func(payload []byte, at time.Time) {
 		if t.radios == 2 || !t.asked.Load() {
@@ -306,26 +303,26 @@ func (t *modelTrip) hear(stream *testbed.Stream) {
 	})
 }
 
-// stillness is how long a device is watched before it moves.
-const stillness = 300 * time.Millisecond
+// watchedBefore is how long a device is watched before it moves.
+const watchedBefore = 300 * time.Millisecond
 
-// move lets the device move while packets are sent to it, and sees when they
-// arrive at its new place.
+// move moves the device while packets are sent to it, and measures when they arrive at its new
+// place.
 func (rig *modelRig) move(ctx context.Context, p latencies, t *modelTrip, run int, out *moveSamples) error {
 	stream, err := rig.streamTo(ctx, t.device.IP, modelRate)
 	if err != nil {
 		return err
 	}
-	t.hear(stream)
+	t.startReceiving(stream)
 	exchange, first, err := rig.underStream(ctx, stream, t)
 	log := stream.Stop()
 	t.device.Leave(t.from)
 	if err != nil {
 		return err
 	}
-	report := log.Between(exchange.Sent, first.Add(stillness/2))
-	// What begins with the move itself is not of the time before.
-	still := log.Between(exchange.Sent.Add(-stillness), exchange.Sent.Add(-stillness/30))
+	report := log.Between(exchange.Sent, first.Add(watchedBefore/2))
+	// This span ends before the move begins, so that it does not include any of it.
+	still := log.Between(exchange.Sent.Add(-watchedBefore), exchange.Sent.Add(-watchedBefore/30))
 	reached := first.Sub(exchange.Sent)
 	out.first = append(out.first, inMS(reached))
 	out.gap = append(out.gap, inMS(report.Gap))
@@ -348,7 +345,7 @@ func (rig *modelRig) underStream(ctx context.Context, stream *testbed.Stream, t 
 	if err := awaitPackets(ctx, stream, modelRate/10); err != nil {
 		return e, first, fmt.Errorf("before the move: %w", err)
 	}
-	if err := tasks.Sleep(ctx, stillness); err != nil {
+	if err := tasks.Sleep(ctx, watchedBefore); err != nil {
 		return e, first, err
 	}
 	t.asked.Store(true)
@@ -358,10 +355,10 @@ func (rig *modelRig) underStream(ctx context.Context, stream *testbed.Stream, t 
 	if first, err = t.first.wait(ctx); err != nil {
 		return e, first, fmt.Errorf("no packet at the new place: %w", err)
 	}
-	return e, first, tasks.Sleep(ctx, stillness)
+	return e, first, tasks.Sleep(ctx, watchedBefore)
 }
 
-// readRecords takes the parts of T_c from the controller's record of the join.
+// readRecords reads the parts of T_c from the controller's record of the join.
 func (rig *modelRig) readRecords(ctx context.Context, id string, out *modelSamples) error {
 	all, err := rig.domain.Records(ctx, id)
 	if err != nil {
@@ -380,10 +377,10 @@ func (rig *modelRig) readRecords(ctx context.Context, id string, out *modelSampl
 
 func inMS(d time.Duration) float64 { return 1000 * d.Seconds() }
 
-// stationPort is where streams to simulated devices go.
+// stationPort is the port of streams to simulated devices.
 const stationPort = 6000
 
-// streamTo starts packets from the server to a simulated device.
+// streamTo starts a stream from the server to a simulated device.
 func (s *roamSite) streamTo(ctx context.Context, to netip.Addr, rate int) (*testbed.Stream, error) {
 	return testbed.StartStream(ctx, testbed.StreamOptions{
 		Sender: s.lab.Host(s.network.Server), To: netip.AddrPortFrom(to, stationPort), Rate: rate,

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// modelResult puts the formulas beside what was measured.
+// modelResult adds tables that compare the formulas with the measurements.
 func modelResult(r *Result, points []latencies, all []*modelSamples) {
 	join := Table{
 		Title: "A new device's connection in ms, medians: T_d = 4(T_e + c_e), T_f = max(c_i)",
@@ -26,7 +26,7 @@ func modelResult(r *Result, points []latencies, all []*modelSamples) {
 	identity := Series{Label: "model", Published: true}
 	lines := map[moveKind]*Series{}
 	worst := map[int]*modelWorst{1: {}, 2: {}}
-	still := map[moveKind]float64{} // above the model, at the first point, which has no latencies
+	still := map[moveKind]float64{} // excess over the model at the first point, which has no latencies
 	for i, p := range points {
 		s := all[i]
 		addJoin(&join, p, s)
@@ -56,7 +56,7 @@ func modelResult(r *Result, points []latencies, all []*modelSamples) {
 	r.Note("Formula: the published L_i, in which a rule counts when it has reached its switch; it has no term for confirmations. As changes are made: for one radio like that. A device with two radios is still served at its old place, and nothing is to be lost: the join is given its changes to hold ready while the branch makes its own, and makes them, in one step, when all have confirmed. The device hears its old place meanwhile.")
 	r.Note("A new device's answer waits until the rules are confirmed, one round trip of the slowest switch, where the formula has one way.")
 	r.Note("Without any latency a move takes %.1f ms more than the model: the controller's work, the switches', which for some milliseconds go on by what they remember, and this machine's own.", largest(still))
-	r.Note("Silence is what the application notices. With two radios the old place is heard until the join has switched; with one it is lost from the request on. The silence before the move, watched for %v, is this machine's own.", stillness)
+	r.Note("Silence is what the application notices. With two radios the old place is heard until the join has switched; with one it is lost from the request on. The silence before the move, watched for %v, is this machine's own.", watchedBefore)
 	r.Note("T_a, the radio's own association, is nothing in this lab: the links are up all the time.")
 }
 
@@ -83,11 +83,11 @@ func addJoin(t *Table, p latencies, s *modelSamples) {
 		ms1(median(s.td)), ms1(median(s.tf)), ms1(median(s.te)))
 }
 
-// modelWorst remembers where the model is missed most, in ms.
+// modelWorst holds the largest differences from the model, in ms.
 type modelWorst struct {
 	over  worstOf // above what was predicted
-	grown worstOf // the same, above what it is without any latency
-	gap   worstOf // silence above the formula
+	grown worstOf // the same, less the excess without any latency
+	gap   worstOf // gap above the formula
 }
 
 func (w *modelWorst) see(at string, over, grown, gap float64) {
@@ -96,7 +96,7 @@ func (w *modelWorst) see(at string, over, grown, gap float64) {
 	w.gap.see(at, gap)
 }
 
-// worstOf is the largest of several numbers, and where it was.
+// worstOf is the largest of several numbers, with the place where it occurred.
 type worstOf struct {
 	value float64
 	at    string
@@ -123,7 +123,7 @@ func modelClaims(r *Result, worst map[int]*modelWorst) {
 	}
 }
 
-// sortedSeries orders a line's points by x, so that it can be drawn.
+// sortedSeries sorts a line's points by x, so that it can be drawn.
 func sortedSeries(s Series) Series {
 	for i := range s.X {
 		for j := i; j > 0 && s.X[j] < s.X[j-1]; j-- {

@@ -18,20 +18,21 @@ import (
 
 const (
 	movesEdges = 4
-	// movesDevices make 1,000 moves in four minutes. What two cores carry of their
-	// packets is some 4,000 a second each way in all, when nothing else runs there.
+	// movesDevices make 1,000 moves in four minutes. Two cores carry some 4,000 of their packets a
+	// second in each direction, if nothing else runs.
 	movesDevices = 16
-	// movesRate makes 2,000 packets a second each way of all of them.
+	// movesRate is the rate of each device's packets, so that all together send 2,000 a second in
+	// each direction.
 	movesRate = 2000 / movesDevices
-	// killedDevices move while the controller is killed.
+	// killedDevices is the number of devices that move while the controller is killed.
 	killedDevices = 2
-	// movesLeg is how many moves one pair of streams sees, about: what a stream
-	// remembers of its packets is bounded.
+	// movesLeg is about how many moves are made during one pair of streams, because a stream can
+	// record only a bounded number of packets.
 	movesLeg = 25
-	// The pauses between moves are as often between 0.1 and 1 s as between 1 and 10 s:
-	// a device that is back soon meets what its last visit has left in the switches.
+	// Half of the pauses between moves are between 0.1 and 1 s, and half between 1 and 10 s: a
+	// device that returns soon meets what its last visit has left in the switches.
 	shortestPause, longestPause = 100 * time.Millisecond, 15 * time.Second
-	// killWithin is when in a move the controller is killed, at the latest.
+	// killWithin is when the controller is killed at the latest, from the begin of a move.
 	killWithin = 40 * time.Millisecond
 	// movesSettle is how long the old branch may still carry packets.
 	movesSettle = time.Second
@@ -47,15 +48,15 @@ func handoverMoves() Experiment {
 	}
 }
 
-// movesCase is one way of disturbing the moves.
+// movesCase is one way to disturb the moves.
 type movesCase struct {
 	name    string
-	devices int  // that move at once
-	rate    int  // packets a second, each way, of each device
-	moves   int  // of all of them
-	loaded  bool // one core has something else to do
+	devices int  // number of devices that move at the same time
+	rate    int  // packets a second of each device in each direction
+	moves   int  // moves of all devices together
+	loaded  bool // another program uses one core
 	killed  bool // the controller is killed while all devices move
-	// single is a device whose one radio leaves a place before it is at the next.
+	// single means a device whose one radio leaves a place before it is at the next.
 	single bool
 }
 
@@ -68,24 +69,24 @@ func movesCases(s Scale) []movesCase {
 	}
 }
 
-// movesSamples is what the moves of a case did.
+// movesSamples holds the effects of a case's moves.
 type movesSamples struct {
 	moves    int
-	up, down movesWay
-	lease    []float64 // ms, from the decision to the network's answer
-	repeated int       // moves that had to be asked for again after a kill
+	up, down movesDirection
+	lease    []float64 // ms from the decision to the network's answer
+	repeated int       // moves that had to be requested again after a kill
 	drops    testbed.Drops
-	still    int // packets that the device has lost that stands still
+	still    int // packets lost by the device that does not move
 }
 
-// movesWay is one direction.
-type movesWay struct {
+// movesDirection holds the effects in one direction.
+type movesDirection struct {
 	sent, lost, doubled, reordered, refused int
-	hit                                     int       // moves in which something was lost
-	silence                                 []float64 // ms, the longest in each move
+	hit                                     int       // moves in which packets were lost
+	silence                                 []float64 // ms, the longest gap in each move
 }
 
-func (w *movesWay) add(r testbed.StreamReport) {
+func (w *movesDirection) add(r testbed.StreamReport) {
 	w.sent += r.Sent
 	w.lost += r.Lost
 	w.doubled += r.Doubled
@@ -103,11 +104,11 @@ type movesRig struct {
 	network lab.MobilityDomain
 	parts   *testbed.HandoverDeployment
 	devices []*movesDevice
-	// witness is a device that stands still: what it loses is the machine's doing.
+	// witness is a device that does not move: what it loses is caused by the machine.
 	witness *movesDevice
 }
 
-// all are the devices that move, and the one that does not.
+// all returns the devices that move, and the one that does not.
 func (rig *movesRig) all() []*movesDevice { return append(slices.Clone(rig.devices), rig.witness) }
 
 func runHandoverMoves(ctx context.Context, env *Env) (*Result, error) {
@@ -138,7 +139,7 @@ func runHandoverMoves(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// legs are how many moves are made under one pair of streams of each device.
+// legs returns the numbers of moves that are made during each pair of streams.
 func (c movesCase) legs() []int {
 	var out []int
 	for left := c.moves; left > 0; left -= out[len(out)-1] {
@@ -166,7 +167,7 @@ func (e *Env) moveAbout(ctx context.Context, c movesCase, raw *CSV) (out *movesS
 }
 
 func (rig *movesRig) run(ctx context.Context, c movesCase) (out *movesSamples, err error) {
-	if err := rig.lab.WaitConnected(ctx); err != nil { // so that switches look for a controller each second
+	if err := rig.lab.WaitConnected(ctx); err != nil { // switches then look for a controller each second
 		return nil, err
 	}
 	if err := rig.parts.Domains[0].PutClass(ctx, "seamless", handover.ClassSpec{Policy: "seamless"}); err != nil {
@@ -202,7 +203,7 @@ func (rig *movesRig) run(ctx context.Context, c movesCase) (out *movesSamples, e
 	return out, nil
 }
 
-// leg makes some moves under one pair of streams of each device.
+// leg makes some moves during one pair of streams of each device.
 func (rig *movesRig) leg(ctx context.Context, c movesCase, n int, out *movesSamples) error {
 	defer func() {
 		for _, d := range rig.all() {
@@ -231,7 +232,7 @@ func (rig *movesRig) leg(ctx context.Context, c movesCase, n int, out *movesSamp
 	}
 	err = errors.Join(err, tasks.Sleep(ctx, movesSettle))
 	end := time.Now()
-	after, counting := testbed.CountDrops(ctx, rig.lab) // while the streams' sockets are there
+	after, counting := testbed.CountDrops(ctx, rig.lab) // while the streams' sockets are open
 	out.drops = out.drops.Plus(after.Since(before))
 	if err = errors.Join(err, counting); err != nil {
 		return err
@@ -241,14 +242,14 @@ func (rig *movesRig) leg(ctx context.Context, c movesCase, n int, out *movesSamp
 		out.still += log.Between(began, end).Lost
 	}
 	for _, d := range rig.devices {
-		if err := rig.note(c, d, end, out); err != nil {
+		if err := rig.countLosses(c, d, end, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// moveEach has the devices make n moves between them, each at its own times.
+// moveEach makes n moves of all devices together, each device at its own times.
 func (rig *movesRig) moveEach(ctx context.Context, c movesCase, n int) error {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -270,7 +271,7 @@ func (rig *movesRig) moveEach(ctx context.Context, c movesCase, n int) error {
 				if err != nil {
 					return fmt.Errorf("%s: %w", d.name, err)
 				}
-				d.made(s)
+				d.recordMove(s)
 			}
 			return nil
 		})
@@ -282,9 +283,9 @@ func (rig *movesRig) longestPause() time.Duration {
 	return pick(rig.env.Scale, longestPause/10, longestPause, longestPause)
 }
 
-// moveUnderKills has all devices move at once, again and again, kills the controller at
-// some moment of that and starts it again at once. A move that a device gave up for
-// it is asked for once more.
+// moveUnderKills moves all devices at once, again and again, kills the controller at a random time
+// during each round, and starts it again at once. A move that a device gave up because of that is
+// requested again.
 func (rig *movesRig) moveUnderKills(ctx context.Context, kills int, out *movesSamples) error {
 	home := rig.parts.Domains[0]
 	for range kills {
@@ -309,7 +310,7 @@ func (rig *movesRig) moveUnderKills(ctx context.Context, kills int, out *movesSa
 					rig.env.Logf("%s: %v", d.name, err)
 					s.lease, err = d.move(ctx, s.to)
 				}
-				d.made(s)
+				d.recordMove(s)
 				return err
 			})
 		}

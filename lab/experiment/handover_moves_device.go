@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// movesDevice is one of the devices that move, with a stream each way.
+// movesDevice is one of the devices that move, with a stream in each direction.
 type movesDevice struct {
 	*testbed.Mobile
 	rig      *movesRig
 	name     string
 	random   *rand.Rand
-	at       int // the interface that it uses
+	at       int // index of the interface that it uses
 	up, down *testbed.Stream
-	steps    []movesStep // under the present streams
+	steps    []movesStep // during the present streams
 }
 
 // movesStep is one move with the pause before it.
@@ -49,7 +49,7 @@ func (rig *movesRig) startDevice(ctx context.Context, c movesCase, i int) (d *mo
 	return d, err
 }
 
-// startStreams starts a stream each way.
+// startStreams starts a stream in each direction.
 func (d *movesDevice) startStreams(ctx context.Context, rate int) (err error) {
 	device, server := d.rig.lab.Host(d.name), d.rig.lab.Host(d.rig.network.Server)
 	d.steps = nil
@@ -65,7 +65,7 @@ func (d *movesDevice) startStreams(ctx context.Context, rate int) (err error) {
 	return err
 }
 
-// endStreams ends the streams that are still there.
+// endStreams ends the streams that still run.
 func (d *movesDevice) endStreams() (up, down *testbed.StreamLog) {
 	if d.up != nil {
 		up = d.up.Stop()
@@ -77,7 +77,7 @@ func (d *movesDevice) endStreams() (up, down *testbed.StreamLog) {
 	return up, down
 }
 
-// pause is a time between two moves.
+// pause returns a random time between two moves.
 func (d *movesDevice) pause(longest time.Duration) time.Duration {
 	spread := math.Log(float64(longest) / float64(shortestPause))
 	return time.Duration(float64(shortestPause) * math.Exp(spread*d.random.Float64()))
@@ -93,7 +93,7 @@ func (d *movesDevice) next(longest time.Duration) movesStep {
 	return s
 }
 
-// move has the device go over to another interface.
+// move moves the device to another interface.
 func (d *movesDevice) move(ctx context.Context, to int) (time.Duration, error) {
 	m, err := d.Move(ctx, fmt.Sprintf("eth%d", to))
 	if err != nil {
@@ -102,15 +102,15 @@ func (d *movesDevice) move(ctx context.Context, to int) (time.Duration, error) {
 	return m.Lease, nil
 }
 
-// made takes note of a move.
-func (d *movesDevice) made(s movesStep) {
+// recordMove records a move.
+func (d *movesDevice) recordMove(s movesStep) {
 	d.at = s.to
 	d.steps = append(d.steps, s)
 }
 
-// note ends a device's streams and counts what became of each move's packets: what is
-// lost until the next move begins is this one's.
-func (rig *movesRig) note(c movesCase, d *movesDevice, end time.Time, out *movesSamples) error {
+// countLosses ends a device's streams and counts the losses of each move: a packet that is lost before the
+// next move begins counts for this one.
+func (rig *movesRig) countLosses(c movesCase, d *movesDevice, end time.Time, out *movesSamples) error {
 	upLog, downLog := d.endStreams()
 	out.up.refused += upLog.Refused()
 	out.down.refused += downLog.Refused()
@@ -132,7 +132,7 @@ func (rig *movesRig) note(c movesCase, d *movesDevice, end time.Time, out *moves
 	return nil
 }
 
-// carry takes a device's only radio to another edge.
+// carry moves a device's only radio to another edge.
 func (rig *movesRig) carry(ctx context.Context, d *movesDevice, to int) (time.Duration, error) {
 	link := d.name + "-eth0"
 	if err := rig.lab.SetLink(ctx, link, false); err != nil {

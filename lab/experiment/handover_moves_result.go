@@ -18,7 +18,7 @@ func movesResult(r *Result, cases []movesCase, samples []*movesSamples) {
 		s := samples[i]
 		for _, d := range []struct {
 			name string
-			way  movesWay
+			way  movesDirection
 		}{{"up", s.up}, {"down", s.down}} {
 			w := d.way
 			table.Add(c.name, c.devices, c.rate, d.name, s.moves, w.sent, w.lost, w.hit, w.doubled, w.reordered, w.refused,

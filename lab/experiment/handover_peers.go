@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// pulseRate is how many messages a second the server sends.
+	// pulseRate is the number of messages a second that the server sends.
 	pulseRate = 1000
-	// watchLimit is the silence after which an application on TCP or QUIC takes
-	// its link for dead: four times what an idle radio makes a packet late.
+	// watchLimit is the time without messages after which an application on TCP or QUIC takes its
+	// link for dead: four times the lateness of a packet on an idle radio.
 	watchLimit = 100 * time.Millisecond
-	// notice is how long before the link's death a device is told of it.
+	// notice is how long before its link fails a device is told.
 	notice = 500 * time.Millisecond
-	// peersStill is how long a conversation runs before its link dies.
+	// peersStill is how long a conversation runs before its link fails.
 	peersStill = time.Second
-	// giveUp is how long a conversation may be silent before it counts as dead.
+	// giveUp is the time without messages after which a conversation counts as dead.
 	giveUp = 15 * time.Second
 )
 
@@ -35,25 +35,25 @@ func handoverPeers() Experiment {
 	return Experiment{
 		Name:     "handover-peers",
 		Title:    "How long delivery stops when the first of two access links dies: handover, MPTCP, QUIC, TCP",
-		Question: "What does the network's handover spare an application that today's transports do not?",
+		Question: "Which interruptions does the network's handover avoid that today's transports do not?",
 		Run:      runHandoverPeers,
 	}
 }
 
-// roamWay is one way for a conversation to outlive its first link.
+// roamWay is one way for a conversation to survive the failure of its first link.
 type roamWay struct {
 	name  string
 	start func(context.Context, testbed.PeerOptions) (testbed.Peer, error)
 	with  func(*testbed.PeerOptions)
-	// policy is that of the handover service; empty for what works without it.
+	// policy is the policy of the handover service; it is empty for ways without that.
 	policy string
-	// packets says that it is UDP packets, and not messages over TCP.
+	// packets means that UDP packets are sent, and not messages over TCP.
 	packets bool
-	// before is what a preliminary study measured in ms.
+	// before is what a preliminary study measured, in ms.
 	before string
 }
 
-// peerWays are what a device with an address on each link can do by itself.
+// peerWays returns the ways of a device with an address on each link and without handover.
 func peerWays() []roamWay {
 	plain := func(*testbed.PeerOptions) {}
 	return []roamWay{
@@ -65,7 +65,7 @@ func peerWays() []roamWay {
 	}
 }
 
-// handoverWays are plain TCP and UDP that know nothing of the move.
+// handoverWays returns the ways with handover: plain TCP and UDP, which do not notice the move.
 func handoverWays() []roamWay {
 	return []roamWay{
 		{name: "handover, saving, TCP", policy: "saving"},
@@ -80,15 +80,15 @@ const (
 	seamlessUDP = "handover, seamless, UDP"
 )
 
-// roamRun is what one death of the link did to one conversation.
+// roamRun holds the effects of one failure of the link on one conversation.
 type roamRun struct {
 	gap           time.Duration
-	still         time.Duration // longest silence before, the machine's own
+	still         time.Duration // longest gap before, which the machine itself causes
 	lost, doubled int
 	dead          bool
 }
 
-// roamCell are the runs of one way, silent or announced.
+// roamCell holds the runs of one way, with or without notice.
 type roamCell struct {
 	gaps, still   []float64 // ms
 	lost, doubled int
@@ -149,7 +149,7 @@ func runHandoverPeers(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// withHandover gives the device the one address that the controller has for it.
+// withHandover assigns the device the one address that the controller has for it.
 func (rig *peersRig) withHandover(ctx context.Context, f func(context.Context) error) (err error) {
 	if err := oneAddress(ctx, rig.lab); err != nil {
 		return err
@@ -179,24 +179,24 @@ func (rig *peersRig) withHandover(ctx context.Context, f func(context.Context) e
 	return f(ctx)
 }
 
-// conversation is what runs on a device that its daemon moves.
+// conversation is a stream or download on a device that its daemon moves.
 type conversation interface {
 	LastArrival() time.Time
 	Count() (sent, received int)
 	Stop() *testbed.StreamLog
 }
 
-// carriedPeer is an application that knows nothing of moves, on a device that is
-// moved by its daemon.
+// carriedPeer is an application that does not notice moves, on a device that is moved by its
+// daemon.
 type carriedPeer struct {
 	conversation
 	move func(context.Context) error
 }
 
-// Move has the daemon move the device.
+// Move makes the daemon move the device.
 func (p carriedPeer) Move(ctx context.Context) error { return p.move(ctx) }
 
-// startCarried starts a conversation of the device's one address, over the first link.
+// startCarried starts a conversation from the device's one address, over the first link.
 func (rig *peersRig) startCarried(ctx context.Context, way roamWay, o testbed.PeerOptions) (testbed.Peer, error) {
 	if err := rig.mobile.SetClass(ctx, way.policy); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (rig *peersRig) startCarried(ctx context.Context, way roamWay, o testbed.Pe
 	if err := rig.mobile.Prefer(ctx, "eth0"); err != nil {
 		return nil, err
 	}
-	if err := reaches(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr); err != nil {
+	if err := awaitReachable(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr); err != nil {
 		return nil, err
 	}
 	var p conversation
@@ -214,7 +214,7 @@ func (rig *peersRig) startCarried(ctx context.Context, way roamWay, o testbed.Pe
 			Sender: o.Server, Receiver: o.Device, To: netip.AddrPortFrom(rig.first, o.Listen.Port()), Rate: o.Rate,
 		})
 	} else {
-		o.Watch = time.Hour // the application does nothing about it
+		o.Watch = time.Hour // so that the application does not react itself
 		p, err = testbed.StartTCP(ctx, o)
 	}
 	if err != nil {
@@ -237,7 +237,7 @@ func (rig *peersRig) measureAll(ctx context.Context, ways []roamWay, runs int, c
 
 func cellName(way string, announced bool) string { return fmt.Sprint(way, "/", announced) }
 
-// measure lets the link die under a way, silently and announced.
+// measure measures a way whose link fails, without and with notice.
 func (rig *peersRig) measure(ctx context.Context, way roamWay, runs int, cells map[string]*roamCell) error {
 	for _, announced := range []bool{false, true} {
 		rig.env.Step("%s, %s", way.name, how(announced))
@@ -265,7 +265,7 @@ func how(announced bool) string {
 	return "the link dies silently"
 }
 
-// once starts a conversation, lets its first link die, and mends the link.
+// once starts a conversation, lets its first link fail, and restores the link.
 func (rig *peersRig) once(ctx context.Context, way roamWay, announced bool) (r roamRun, err error) {
 	rig.port++
 	o := testbed.PeerOptions{
@@ -277,7 +277,7 @@ func (rig *peersRig) once(ctx context.Context, way roamWay, announced bool) (r r
 	if err != nil {
 		return r, err
 	}
-	r, err = rig.kill(ctx, p, announced, func(ctx context.Context) error { return rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine)) })
+	r, err = rig.kill(ctx, p, announced, func(ctx context.Context) error { return rig.lab.SetLinkParams(ctx, accessLink(0), lossy(accessLine)) })
 	if err != nil {
 		p.Stop()
 		return r, err
@@ -285,7 +285,7 @@ func (rig *peersRig) once(ctx context.Context, way roamWay, announced bool) (r r
 	if err := rig.lab.SetLinkParams(ctx, accessLink(0), accessLine); err != nil {
 		return r, err
 	}
-	return r, reaches(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr)
+	return r, awaitReachable(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr)
 }
 
 func (rig *peersRig) start(ctx context.Context, way roamWay, o testbed.PeerOptions) (testbed.Peer, error) {
@@ -296,8 +296,8 @@ func (rig *peersRig) start(ctx context.Context, way roamWay, o testbed.PeerOptio
 	return way.start(ctx, o)
 }
 
-// kill lets the first link die, or whatever else, under a running conversation and waits until
-// delivery goes on, or for giveUp.
+// kill calls die, which makes the first link fail, during a conversation, and waits until messages
+// arrive again, or for giveUp.
 func (rig *peersRig) kill(ctx context.Context, p testbed.Peer, announced bool, die func(context.Context) error) (r roamRun, err error) {
 	if err := tasks.Sleep(ctx, peersStill); err != nil {
 		return r, err
@@ -321,14 +321,14 @@ func (rig *peersRig) kill(ctx context.Context, p testbed.Peer, announced bool, d
 	to := time.Now()
 	log := p.Stop()
 	report := log.Between(from, to)
-	// What begins with the move itself is not of the time before.
+	// This span ends before the move begins, so that it does not include any of it.
 	r.still = log.Between(from.Add(-peersStill/2), from.Add(-peersStill/20)).Gap
 	r.gap, r.lost, r.doubled = report.Gap, report.Lost, report.Doubled
 	return r, nil
 }
 
-// waitDelivery returns when messages have been arriving for half a second after
-// the last one that was on its way when the link died.
+// waitDelivery waits until messages have been arriving for half a second after the last one that
+// was in flight when the link failed.
 func (rig *peersRig) waitDelivery(ctx context.Context, p testbed.Peer) (dead bool, err error) {
 	if err := tasks.Sleep(ctx, 50*time.Millisecond); err != nil {
 		return false, err
@@ -364,8 +364,8 @@ func peersTable(r *Result, ways []roamWay, cells map[string]*roamCell, runs int)
 	r.Note("MPTCP is the kernel's and detects by itself; applications on QUIC and TCP take a silence of %v for the link's death. TCP's application says which message it expects when it connects anew, so it loses nothing; without that it would lose what was on the way.", watchLimit)
 }
 
-// peersClaims put the handover beside the best of the others. When told in time all
-// of them are as good as the machine lets them be: what differs is noise.
+// peersClaims compares handover with the best of the other ways. With notice all of them are as
+// good as the machine permits: differences are noise.
 func peersClaims(r *Result, cells map[string]*roamCell) {
 	best, name := 0.0, ""
 	for _, way := range peerWays() {
@@ -378,7 +378,7 @@ func peersClaims(r *Result, cells map[string]*roamCell) {
 	}
 }
 
-// own is the median silence less that of before.
+// own returns the median gap less that before the failure.
 func (c *roamCell) own() float64 { return median(c.gaps) - median(c.still) }
 
 func peersClaim(r *Result, way string, ours *roamCell, name string, best float64) {

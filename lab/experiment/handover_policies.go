@@ -18,8 +18,8 @@ const (
 	policyRate = 1000
 	// policyOverlap is how long the old branch stays after a seamless move.
 	policyOverlap = 200 * time.Millisecond
-	// branchLinks are the links of a new branch whose join is the root: from the
-	// root to the core, from there to the edge, and the radio.
+	// branchLinks is the number of links of a new branch whose join is the root: from the root to
+	// the core, from there to the edge, and the radio.
 	branchLinks = 3
 )
 
@@ -33,15 +33,15 @@ func handoverPolicies() Experiment {
 	}
 }
 
-// standingStill is no move at all: what this machine's own pauses look like.
+// standingStill is the case without a move, which shows the pauses of this machine.
 const standingStill = "standing still"
 
-// roamCase is one way of moving.
+// roamCase is one way to move.
 type roamCase struct {
 	name   string
 	policy string
-	radios int           // 1: the old place is left when the new one is asked for
-	lead   time.Duration // how long before the move the new place is prepared; 0 is not at all
+	radios int           // 1: the device leaves the old place when it requests the new one
+	lead   time.Duration // how long before the move the new place is prepared; 0 means not at all
 }
 
 func roamCases(s Scale) []roamCase {
@@ -60,13 +60,13 @@ func roamCases(s Scale) []roamCase {
 	return pick(s, []roamCase{all[0], all[1], all[2], all[6]}, all, all)
 }
 
-// roamSamples are what one case did.
+// roamSamples holds the effects of one case.
 type roamSamples struct {
 	gaps, lost []float64
 	doubled    int
 	reordered  int
-	extra      []float64 // kB that only one place was meant to get, on all links of the branch
-	switches   int       // written to in one move, at most
+	extra      []float64 // kB that only one place should have received, on all links of the branch
+	switches   int       // largest number of switches that one move has changed
 	fallbacks  int
 }
 
@@ -157,10 +157,10 @@ func (rig *policyRig) measure(ctx context.Context, c roamCase, repeats int) (*ro
 	return out, nil
 }
 
-// tally counts what arrives at a place that is not the device's own.
+// tally counts packets that arrive at a place where the device is not.
 type tally struct{ packets, bytes atomic.Int64 }
 
-// frameOverhead is Ethernet, IPv4 and UDP around a packet's payload.
+// frameOverhead is the size of the Ethernet, IPv4 and UDP headers of a packet.
 const frameOverhead = 14 + 20 + 8
 
 func (t *tally) note(payload []byte) {
@@ -168,20 +168,20 @@ func (t *tally) note(payload []byte) {
 	t.bytes.Add(int64(len(payload) + frameOverhead))
 }
 
-// once is one move under a stream.
+// once makes one move during a stream.
 func (rig *policyRig) once(ctx context.Context, c roamCase, run int, d *roamer, from, to *testbed.Radio, out *roamSamples) error {
 	stream, err := rig.streamTo(ctx, d.IP, policyRate)
 	if err != nil {
 		return err
 	}
 	var extra tally
-	var moved atomic.Bool // the device uses its new place
+	var moved atomic.Bool // reports whether the device uses its new place
 	hear := func(old bool) func([]byte, time.Time) {
 		return func(payload []byte, at time.Time) {
 			if old == moved.Load() {
 				extra.note(payload)
 				if c.radios == 1 {
-					return // a single radio is at one place
+					return // a single radio is at one place only
 				}
 			}
 			stream.Deliver(payload, at)
@@ -214,7 +214,7 @@ func (rig *policyRig) once(ctx context.Context, c roamCase, run int, d *roamer, 
 	return rig.raw.Row(c.name, run, report.Gap, report.Lost, report.Doubled, report.Reordered, branchLinks*extra.bytes.Load(), record.Changes.Switches)
 }
 
-// move prepares, asks at the new place, and waits until the old branch is gone.
+// move prepares, requests the new place, and waits until the old branch is removed.
 func (rig *policyRig) move(ctx context.Context, c roamCase, s *testbed.Stream, d *roamer, to *testbed.Radio, moved *atomic.Bool) (handover.Record, time.Time, error) {
 	if err := awaitPackets(ctx, s, policyRate/10); err != nil {
 		return handover.Record{}, time.Time{}, fmt.Errorf("before the move: %w", err)
@@ -232,7 +232,7 @@ func (rig *policyRig) move(ctx context.Context, c roamCase, s *testbed.Stream, d
 		}
 	}
 	if c.radios == 1 {
-		moved.Store(true) // it leaves the old place to ask at the new one
+		moved.Store(true) // the device leaves the old place to request the new one
 	}
 	if _, err := d.Move(ctx, to); err != nil {
 		return handover.Record{}, began, err
@@ -284,8 +284,8 @@ func policiesResult(r *Result, o lab.MobilityOptions, cases []roamCase, samples 
 	r.Note("A device with one radio is away from its old place from its request on, whatever the policy: what was on the way to the old place is lost.")
 }
 
-// policyClaim holds a case to what its policy promises; still is what the machine
-// does by itself.
+// policyClaim adds the claims about what a case's policy promises. still holds the effects of the
+// machine itself.
 func policyClaim(r *Result, c roamCase, s, still *roamSamples) {
 	if c.policy == "saving" {
 		r.Claim(s.doubled == 0, c.name+": no packet comes twice", "%d in %d moves", s.doubled, len(s.lost))

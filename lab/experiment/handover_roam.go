@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/services/handover"
 )
 
-// roamSite is a mobility lab with a controller, in which simulated devices roam
-// on the raw interfaces of one host.
+// roamSite is a mobility lab with a controller, in which simulated devices roam on the raw
+// interfaces of one host.
 type roamSite struct {
 	lab     *lab.Lab
 	network lab.MobilityDomain
@@ -22,8 +22,7 @@ type roamSite struct {
 	radios  []*testbed.Radio // one at each edge
 }
 
-// withRoaming builds the lab, starts the controller, runs f, and takes
-// everything down again.
+// withRoaming builds the lab, starts the controller, runs f, and takes everything down again.
 func (e *Env) withRoaming(ctx context.Context, name string, o lab.MobilityOptions, f func(context.Context, *roamSite) error) error {
 	return e.withLab(ctx, lab.Mobility(name, o), func(ctx context.Context, l *lab.Lab) error {
 		d, err := testbed.DeployHandover(ctx, testbed.HandoverOptions{
@@ -50,14 +49,14 @@ func (e *Env) withRoaming(ctx context.Context, name string, o lab.MobilityOption
 	})
 }
 
-// portOf is the switch port at which a radio is.
+// portOf returns the switch port of a radio.
 func (s *roamSite) portOf(r *testbed.Radio) string {
 	sw, port := s.lab.Link(theDevice + "-" + r.Name()).Attachment()
 	return fmt.Sprintf("%016x/%d", s.lab.Switch(sw).DPID(), port)
 }
 
-// waitLatencies returns when the controller has measured about that latency on
-// every link between switches.
+// waitLatencies waits until the controller has measured about the given latency on every link
+// between switches.
 func (s *roamSite) waitLatencies(ctx context.Context, want time.Duration) error {
 	return testbed.Poll(ctx, fmt.Sprintf("links of %v", want), func() error {
 		var links []struct {
@@ -84,8 +83,8 @@ type roamer struct {
 	ID string
 }
 
-// newStation registers a simulated device of a class. It has one interface, and
-// at the radios named last another one: then it can be at two places at once.
+// newStation registers a simulated device of a class. At the radios second it has another
+// interface, so that it can be at two places at once.
 func (s *roamSite) newStation(ctx context.Context, n uint16, class string, second ...*testbed.Radio) (*roamer, error) {
 	one, other := openflow.MAC{0x0a, 0, 0, 0, byte(n >> 8), byte(n)}, openflow.MAC{0x0a, 0, 0, 1, byte(n >> 8), byte(n)}
 	d := &roamer{Station: &testbed.Station{Home: one, Radios: map[*testbed.Radio]openflow.MAC{}}, ID: fmt.Sprintf("station%d", n)}
@@ -95,7 +94,7 @@ func (s *roamSite) newStation(ctx context.Context, n uint16, class string, secon
 	return d, s.domain.PutDevice(ctx, d.ID, handover.DeviceSpec{MACs: []string{one.String(), other.String()}, Class: class})
 }
 
-// lastRecord is the controller's record of what a device did last.
+// lastRecord returns the controller's latest record of a device.
 func (s *roamSite) lastRecord(ctx context.Context, id string) (handover.Record, error) {
 	var record handover.Record
 	err := testbed.Poll(ctx, "the record of a move", func() error {
@@ -115,7 +114,7 @@ func (s *roamSite) lastRecord(ctx context.Context, id string) (handover.Record, 
 	return record, err
 }
 
-// awaitPackets returns when so many more packets of a stream have arrived.
+// awaitPackets waits until n more packets of a stream have arrived.
 func awaitPackets(ctx context.Context, s *testbed.Stream, n int) error {
 	_, before := s.Count()
 	return testbed.Poll(ctx, "packets of the stream", func() error {
@@ -126,7 +125,7 @@ func awaitPackets(ctx context.Context, s *testbed.Stream, n int) error {
 	})
 }
 
-// firstArrival is when the first packet arrived somewhere.
+// firstArrival records the time of the first packet that arrives at a place.
 type firstArrival struct {
 	once sync.Once
 	at   time.Time

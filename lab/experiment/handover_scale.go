@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover"
 )
 
-// What the service is held to.
+// These are the bounds that the service must keep.
 const (
 	scaleDevices = 1000
 	scaleRate    = 100
@@ -33,17 +33,17 @@ func handoverScale() Experiment {
 	}
 }
 
-// scaleCell is one combination: so many devices attached, so many of them moving a second.
+// scaleCell is a number of attached devices with a number of moves a second.
 type scaleCell struct {
 	devices, rate int
 }
 
-// scaleRun is what happened in it.
+// scaleRun holds the results of a cell.
 type scaleRun struct {
 	asked, lost, repeats int
-	late                 int       // moves that began late, because this machine was busy
+	late                 int       // moves that began late because this machine was busy
 	took                 []float64 // ms
-	cpu                  float64   // of the controller, % of one core
+	cpu                  float64   // CPU usage of the controller, % of one core
 }
 
 type scaleRig struct {
@@ -51,7 +51,7 @@ type scaleRig struct {
 	env      *Env
 	raw      *CSV
 	stations []*roamer
-	where    []int // which radio each is at
+	where    []int // index of each device's radio
 	busy     []bool
 	mu       sync.Mutex
 }
@@ -99,7 +99,7 @@ func runHandoverScale(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// attach lets devices join until so many are there.
+// attach adds devices until n have joined.
 func (rig *scaleRig) attach(ctx context.Context, n int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -127,7 +127,7 @@ func (rig *scaleRig) attach(ctx context.Context, n int) error {
 	return group.Wait()
 }
 
-// run has random devices move at a steady rate.
+// run moves random devices at a steady rate.
 func (rig *scaleRig) run(ctx context.Context, c scaleCell, lasts time.Duration) (*scaleRun, error) {
 	out := &scaleRun{}
 	meter, err := startCPUMeter(rig.domain.PID())
@@ -141,14 +141,14 @@ func (rig *scaleRig) run(ctx context.Context, c scaleCell, lasts time.Duration) 
 	for n := 0; time.Duration(n)*interval < lasts; n++ {
 		due := began.Add(time.Duration(n) * interval)
 		if err := tasks.Sleep(ctx, time.Until(due)); err != nil {
-			break // the group knows why
+			break // the group has the error
 		}
 		if time.Since(due) > 50*time.Millisecond {
 			out.late++
 		}
 		i, ok := rig.idle(c.devices)
 		if !ok {
-			continue // every device is on the move: the rate cannot be had
+			continue // every device is moving: the rate cannot be reached
 		}
 		group.Go(func() error { return rig.move(ctx, c, i, out) })
 	}
@@ -159,7 +159,7 @@ func (rig *scaleRig) run(ctx context.Context, c scaleCell, lasts time.Duration) 
 	return out, err
 }
 
-// idle picks a device that is not on the move.
+// idle returns a device that is not moving.
 func (rig *scaleRig) idle(devices int) (int, bool) {
 	rig.mu.Lock()
 	defer rig.mu.Unlock()
@@ -173,8 +173,8 @@ func (rig *scaleRig) idle(devices int) (int, bool) {
 	return 0, false
 }
 
-// move moves one device to another edge. One that gets no answer is lost, and
-// that is a result; one that is refused, or given another address, is an error.
+// move moves one device to another edge. A move without an answer counts as lost; one that is
+// refused, or changes the address, is an error.
 func (rig *scaleRig) move(ctx context.Context, c scaleCell, i int, out *scaleRun) error {
 	from := rig.where[i]
 	to := (from + 1 + rand.IntN(len(rig.radios)-1)) % len(rig.radios)

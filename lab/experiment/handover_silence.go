@@ -17,12 +17,12 @@ import (
 
 const (
 	silenceRate = 1000 // packets a second
-	// silencePace is the TCP sender's, in bit/s: far below what the radios carry, so
-	// that what TCP waits for is the network.
+	// silencePace is the rate of the TCP sender in bit/s. It is far below what the radios carry, so
+	// that TCP waits only for the network.
 	silencePace = 10e6
 	silencePort = 9000
-	// silenceBefore is how long traffic runs before the radio dies, at least; up to as
-	// much again is added at random, because probes have a phase.
+	// silenceBefore is how long traffic runs before the radio fails, at least. Up to as much again
+	// is added at random, because probes are periodic.
 	silenceBefore = time.Second
 	// silenceAfter is how long traffic is watched after the device has moved.
 	silenceAfter = 1500 * time.Millisecond
@@ -33,7 +33,7 @@ const (
 func handoverSilence() Experiment {
 	return Experiment{
 		Name:     "handover-silence",
-		Title:    "A radio that dies without a word, under a device whose daemon has no settings",
+		Title:    "A radio that fails silently, under a device with default settings",
 		Question: "For how long does delivery stop when the radio in use suddenly carries nothing and still looks up, and what does watching for it cost?",
 		Varies:   []string{"traffic", "cell"},
 		Run:      runHandoverSilence,
@@ -44,7 +44,7 @@ func handoverSilence() Experiment {
 type silenceTraffic struct {
 	name string
 	tcp  bool
-	up   bool // from the device
+	up   bool // traffic from the device
 }
 
 func silenceTraffics() []silenceTraffic {
@@ -90,7 +90,7 @@ func runHandoverSilence(ctx context.Context, env *Env) (*Result, error) {
 	env.Steps(len(all) + len(kinds) + 1)
 	o := lab.MobilityOptions{Interfaces: 2, Radio: accessLine, Link: silenceBackhaul}
 	r := &Result{Network: fmt.Sprintf("three levels of switches; a device with its daemon at its default settings and two radios of %.0f Mbit/s and %v; %d packets a second, or TCP at %.0f Mbit/s", accessLine.Rate/1e6, accessLine.Delay, silenceRate, silencePace/1e6)}
-	before := 0 // how often the device left a radio that was alive
+	before := 0 // how often the device left a radio that worked
 	noticed, samples := map[string][]float64{}, map[string][]float64{}
 	var cellsNoticed map[string][]float64
 	var cpu float64
@@ -131,8 +131,8 @@ func runHandoverSilence(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// withSilence builds the network, starts controller and device, runs f, and takes
-// everything down again.
+// withSilence builds the network, starts controller and device, runs f, and takes everything down
+// again.
 func (e *Env) withSilence(ctx context.Context, o lab.MobilityOptions, f func(context.Context, *silenceRig) error) error {
 	return e.withLab(ctx, lab.Mobility("silence", o), func(ctx context.Context, l *lab.Lab) (err error) {
 		d, err := testbed.DeployHandover(ctx, testbed.HandoverOptions{
@@ -157,18 +157,18 @@ func (e *Env) withSilence(ctx context.Context, o lab.MobilityOptions, f func(con
 	})
 }
 
-// silenceRun is what one death did.
+// silenceRun holds the effects of one failure.
 type silenceRun struct {
-	// noticed is from the death to the daemon's decision to leave the radio, gap the
-	// receiver's silence.
+	// noticed is the time from the failure to the daemon's decision to leave the radio, and gap the
+	// receiver's longest time without packets.
 	noticed    time.Duration
 	gap        time.Duration
-	lost, sent int // packets; none are counted under TCP
+	lost, sent int // packets; with TCP none are counted
 }
 
-// once lets the first radio die under running traffic, and mends it.
+// once lets the first radio fail during traffic, and restores it.
 func (rig *silenceRig) once(ctx context.Context, t silenceTraffic) (r silenceRun, err error) {
-	if err := rig.back(ctx); err != nil {
+	if err := rig.awaitReturn(ctx); err != nil {
 		return r, err
 	}
 	stop, err := rig.start(ctx, t)
@@ -179,7 +179,7 @@ func (rig *silenceRig) once(ctx context.Context, t silenceTraffic) (r silenceRun
 	phase := time.Duration(rig.random.Int64N(int64(silenceBefore)))
 	err = tasks.Sleep(ctx, silenceBefore+phase)
 	if err == nil {
-		err = rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine))
+		err = rig.lab.SetLinkParams(ctx, accessLink(0), lossy(accessLine))
 	}
 	died := time.Now()
 	if err == nil {
@@ -193,7 +193,7 @@ func (rig *silenceRig) once(ctx context.Context, t silenceTraffic) (r silenceRun
 	return r, errors.Join(err, rig.lab.SetLinkParams(ctx, accessLink(0), accessLine))
 }
 
-// start starts the traffic. What it returns stops it and reports on a span of time.
+// start starts the traffic. The returned function stops it and reports on a span of time.
 func (rig *silenceRig) start(ctx context.Context, t silenceTraffic) (stop func(from, to time.Time) silenceRun, err error) {
 	device, server := testbed.Inside(rig.lab.Host(theDevice)), testbed.Inside(rig.lab.Host(rig.network.Server))
 	here, there := rig.mobile.Addr(), rig.network.ServerAddr
@@ -223,14 +223,14 @@ func (rig *silenceRig) start(ctx context.Context, t silenceTraffic) (stop func(f
 	}, nil
 }
 
-// errLeftBefore says that the device left its radio before that died: something on the
-// machine was held up for as long as a death takes to notice.
+// errLeftBefore means that the device left its radio before that failed, because the machine was
+// held up for as long as a failure takes to notice.
 var errLeftBefore = errors.New("the device left the radio before it died")
 
-// mostLeftBefore is how often that may be in a row.
+// mostLeftBefore bounds how often this may happen in a row.
 const mostLeftBefore = 5
 
-// death is once, again if the device left before.
+// death calls once, again if the device left before the failure.
 func (rig *silenceRig) death(ctx context.Context, t silenceTraffic) (r silenceRun, before int, err error) {
 	for before = 0; ; before++ {
 		if r, err = rig.once(ctx, t); !errors.Is(err, errLeftBefore) || before == mostLeftBefore {
@@ -239,7 +239,7 @@ func (rig *silenceRig) death(ctx context.Context, t silenceTraffic) (r silenceRu
 	}
 }
 
-// left returns the move by which the device left the dead radio.
+// left returns the move by which the device left the failed radio.
 func (rig *silenceRig) left(ctx context.Context, died time.Time) (last mobile.Move, err error) {
 	err = testbed.Poll(ctx, "the device to use eth1", func() error {
 		s, err := rig.mobile.Status(ctx)
@@ -257,9 +257,8 @@ func (rig *silenceRig) left(ctx context.Context, died time.Time) (last mobile.Mo
 	return last, err
 }
 
-// back returns when the device is at its first radio again, and sees nothing wrong
-// with either.
-func (rig *silenceRig) back(ctx context.Context) error {
+// awaitReturn waits until the device uses its first radio again, and both radios are good.
+func (rig *silenceRig) awaitReturn(ctx context.Context) error {
 	return testbed.Poll(ctx, "the device to be content with its first radio", func() error {
 		s, err := rig.mobile.Status(ctx)
 		if err != nil {
@@ -278,10 +277,10 @@ func (rig *silenceRig) back(ctx context.Context) error {
 	})
 }
 
-// idleCPU is what the daemon needs while nothing runs, in percent of a core. Idle begins
-// when what followed the radio's return (leases, addresses, its first probes) is over.
+// idleCPU measures the CPU usage of the daemon without traffic, in percent of a core. It starts
+// once the effects of the radio's return (leases, addresses, first probes) are over.
 func (rig *silenceRig) idleCPU(ctx context.Context, lasts time.Duration) (float64, error) {
-	if err := rig.back(ctx); err != nil {
+	if err := rig.awaitReturn(ctx); err != nil {
 		return 0, err
 	}
 	if err := tasks.Sleep(ctx, silenceSettled); err != nil {

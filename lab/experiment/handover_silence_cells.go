@@ -12,11 +12,10 @@ import (
 	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
-// silenceCell is a kind of death: which directions of which link die, and what runs
-// meanwhile.
+// silenceCell is a kind of failure: which directions of which link fail, with which traffic.
 type silenceCell struct {
-	backhaul bool // the link behind the edge dies, and not the radio
-	up, down bool // the directions that die, as the device sees them
+	backhaul bool // the link behind the edge fails, and not the radio
+	up, down bool // the directions that fail, as seen from the device
 	traffics []silenceTraffic
 }
 
@@ -41,7 +40,7 @@ func (c silenceCell) String() string {
 	return medium + "/" + dead + "/" + runs
 }
 
-// silenceCells returns all kinds of death.
+// silenceCells returns all kinds of failure.
 func silenceCells() []silenceCell {
 	down, up := silenceTraffic{name: "udp-down"}, silenceTraffic{name: "udp-up", up: true}
 	var all []silenceCell
@@ -55,23 +54,23 @@ func silenceCells() []silenceCell {
 	return all
 }
 
-// silenceBackhaul is what the links between switches are like: shaped, so that they can
-// die in one direction.
+// silenceBackhaul describes the links between switches, which are shaped so that they can fail in
+// one direction.
 var silenceBackhaul = delayline.Params{Rate: 1e9, Delay: time.Millisecond}
 
-// set lets the directions of a cell's link die, or mends the link.
+// set makes the directions of a cell's link fail, or restores the link.
 func (rig *silenceRig) set(ctx context.Context, c silenceCell, dies bool) error {
 	link, up, down := accessLink(0), accessLine, accessLine
 	if c.backhaul {
 		link, up, down = rig.backhaul(), silenceBackhaul, silenceBackhaul
 	}
 	if dies && c.up {
-		up = deaf(up)
+		up = lossy(up)
 	}
 	if dies && c.down {
-		down = deaf(down)
+		down = lossy(down)
 	}
-	if c.backhaul { // its first end is the upper switch
+	if c.backhaul { // the upper switch is the link's first end
 		up, down = down, up
 	}
 	return rig.lab.SetLinkDirections(ctx, link, &up, &down)
@@ -88,10 +87,10 @@ func (rig *silenceRig) backhaul() string {
 	panic("the first radio's edge has no link to the other switches") // lab.Mobility makes one
 }
 
-// cell lets a link die as the cell says, and returns how long the daemon needed to decide
-// to leave it. Each death but the first follows the return from the one before.
+// cell makes a link fail as the cell says, and returns how long the daemon needed to decide to
+// leave it. Each failure but the first follows the recovery from the one before.
 func (rig *silenceRig) cell(ctx context.Context, c silenceCell) (noticed time.Duration, err error) {
-	if err := rig.back(ctx); err != nil {
+	if err := rig.awaitReturn(ctx); err != nil {
 		return 0, err
 	}
 	for _, t := range c.traffics {
@@ -114,7 +113,7 @@ func (rig *silenceRig) cell(ctx context.Context, c silenceCell) (noticed time.Du
 	return left.At.Sub(died), errors.Join(err, rig.set(ctx, c, false))
 }
 
-// cells measures all kinds of death.
+// cells measures all kinds of failure.
 func (rig *silenceRig) cells(ctx context.Context, all []silenceCell, runs int, raw *CSV) (noticed map[string][]float64, before int, err error) {
 	noticed = map[string][]float64{}
 	for _, c := range all {
@@ -138,7 +137,7 @@ func (rig *silenceRig) cells(ctx context.Context, all []silenceCell, runs int, r
 	return noticed, before, nil
 }
 
-// silenceCellsResult adds the table of all kinds of death, and their claims.
+// silenceCellsResult adds the table of all kinds of failure, and their claims.
 func silenceCellsResult(r *Result, all []silenceCell, noticed map[string][]float64) {
 	table := Table{
 		Title:   "From the death of a direction to the decision to leave",

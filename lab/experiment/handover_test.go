@@ -14,7 +14,7 @@ func TestModelOfMoves(t *testing.T) {
 		move              modelMove
 		formula, one, two time.Duration
 	}{
-		// Around: 2 x 3 for the radio and 1 to the controller. L of the edge: max(5+2, 1). With
+		// Both radio directions take 2 x 3, and the controller 1. L of the edge: max(5+2, 1). With
 		// two radios the join is prepared while the edge is written: max(10, 2), then 5+2.
 		{modelMoves[0], 14 * ms, 14 * ms, (7 + 10 + 5 + 2) * ms},
 		// L of the edge: 20, then 22 at the core, then 24.
@@ -50,8 +50,8 @@ func TestScalesOfHandover(t *testing.T) {
 	}
 }
 
-// All moves of a case are made, under streams of a bounded length, and each kill of the
-// controller is one move of each device.
+// TestLegsOfMoves checks that all moves of a case are made, during streams of a bounded length, and
+// that each kill of the controller is one move of each device.
 func TestLegsOfMoves(t *testing.T) {
 	for _, scale := range []Scale{Quick, Normal, Full} {
 		for _, c := range movesCases(scale) {
@@ -83,7 +83,7 @@ func TestSortedSeries(t *testing.T) {
 }
 
 func TestDeafKeepsTheRest(t *testing.T) {
-	if d := deaf(accessLine); d.Loss != 1 || d.Rate != accessLine.Rate || d.Delay != accessLine.Delay || accessLine.Loss != 0 {
+	if d := lossy(accessLine); d.Loss != 1 || d.Rate != accessLine.Rate || d.Delay != accessLine.Delay || accessLine.Loss != 0 {
 		t.Errorf("got %+v of %+v", d, accessLine)
 	}
 }

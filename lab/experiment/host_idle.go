@@ -16,29 +16,30 @@ import (
 
 const (
 	idlePort = 7200
-	// idleMost is how many connections the claim is about.
+	// idleMost is the number of connections that the claim is about.
 	idleMost = 1000
-	// idleSettled is how long after the last connection was opened nothing happens any more.
+	// idleSettled is the time after the opening of the last connection when nothing happens any
+	// more.
 	idleSettled = 12 * time.Second
-	// idleEvery is how often there is other traffic.
+	// idleEvery is the interval of other traffic.
 	idleEvery = 200 * time.Millisecond
 )
 
 func hostIdle() Experiment {
 	return Experiment{
 		Name:     "host-idle",
-		Title:    "The host agent beside connections that carry nothing",
+		Title:    "The CPU time of the host agent with idle connections",
 		Question: "What does the host agent cost a host whose connections are not large?",
 		Varies:   []string{"connections"},
 		Run:      runHostIdle,
 	}
 }
 
-// idled is what the agent has used beside so many idle connections, in percent of a core.
+// idled holds the agent's CPU usage with a number of idle connections, in percent of a core.
 type idled struct {
 	connections int
-	idle        float64 // while nothing is sent
-	beside      float64 // while plain TCP keeps the host's counters growing
+	idle        float64 // without traffic
+	beside      float64 // while plain TCP increases the host's counters
 }
 
 // idleRig is two hosts at one switch, of which one has the agent.
@@ -73,7 +74,7 @@ func runHostIdle(ctx context.Context, env *Env) (*Result, error) {
 	for _, i := range rig.result {
 		err = errors.Join(err, raw.Row(i.connections, i.idle, i.beside))
 	}
-	return rig.tell(), err
+	return rig.report(), err
 }
 
 func (r *idleRig) run(ctx context.Context, l *lab.Lab, numbers []int) (err error) {
@@ -86,7 +87,7 @@ func (r *idleRig) run(ctx context.Context, l *lab.Lab, numbers []int) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	if err := reaches(ctx, r.a, r.a.Addr(), r.b.Addr()); err != nil {
+	if err := awaitReachable(ctx, r.a, r.a.Addr(), r.b.Addr()); err != nil {
 		return err
 	}
 	if r.agent, err = testbed.StartHostAgent(ctx, r.a, r.env.Binary, r.env.Dir); err != nil {
@@ -116,7 +117,7 @@ func (r *idleRig) run(ctx context.Context, l *lab.Lab, numbers []int) (err error
 	return nil
 }
 
-// measure has so many connections, and sees what the agent uses.
+// measure opens connections up to the given number, and measures the agent.
 func (r *idleRig) measure(ctx context.Context, connections int) error {
 	r.env.Step("%d idle connections", connections)
 	for len(r.held) < 2*connections {
@@ -132,7 +133,8 @@ func (r *idleRig) measure(ctx context.Context, connections int) error {
 	if i.idle, err = r.used(ctx, nil); err != nil {
 		return err
 	}
-	// Each of these pings is 60 kB both ways: more than a connection may carry unseen.
+	// Each of these pings carries 60 kB in both directions, more than a connection may carry
+	// without being examined.
 	i.beside, err = r.used(ctx, func(ctx context.Context) error {
 		count := strconv.Itoa(int(r.lasts / idleEvery))
 		out, err := r.a.Command(ctx, "ping", "-q", "-s", "60000", "-i", "0.2", "-c", count, r.b.Addr().String()).CombinedOutput()
@@ -146,7 +148,7 @@ func (r *idleRig) measure(ctx context.Context, connections int) error {
 	return err
 }
 
-// open opens one connection of Multipath TCP, both of whose ends are kept.
+// open opens one connection of Multipath TCP and keeps both ends.
 func (r *idleRig) open(ctx context.Context) error {
 	var d net.Dialer
 	d.SetMultipathTCP(true)
@@ -168,11 +170,11 @@ func (r *idleRig) open(ctx context.Context) error {
 	if multi, err := c.(*net.TCPConn).MultipathTCP(); err != nil || !multi {
 		return fmt.Errorf("a connection is plain TCP: %w", err)
 	}
-	_, err = c.Write([]byte{1}) // else the kernel does not take it for established
+	_, err = c.Write([]byte{1}) // Otherwise the kernel does not treat it as established.
 	return err
 }
 
-// used is the agent's share of a core while something is done, or nothing.
+// used returns the agent's share of a core while do runs, or without traffic if do is nil.
 func (r *idleRig) used(ctx context.Context, do func(context.Context) error) (float64, error) {
 	meter, err := startCPUMeter(r.agent.PID())
 	if err != nil {
@@ -187,7 +189,7 @@ func (r *idleRig) used(ctx context.Context, do func(context.Context) error) (flo
 	return meter.percent()
 }
 
-func (r *idleRig) tell() *Result {
+func (r *idleRig) report() *Result {
 	out := &Result{Network: "two hosts at one switch; one has the host agent with its default settings"}
 	t := Table{Title: "CPU time of the agent", Columns: []string{"connections", "nothing is sent, % of a core", "beside 5 Mbit/s of other traffic, % of a core"}}
 	for _, i := range r.result {

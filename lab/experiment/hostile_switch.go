@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// hostileClients is how many clients, and how many servers, make connections.
+	// hostileClients is the number of clients, and of servers, that make connections.
 	hostileClients = 200
-	// hostileInterval makes 1,000 of them a second.
+	// hostileInterval is the time between two connections: 1,000 a second.
 	hostileInterval = time.Millisecond
-	// hostileVictims is how many addresses a switch claims that are elsewhere.
+	// hostileVictims is the number of addresses of other hosts that a switch claims.
 	hostileVictims = 100
-	// hostileIdle is when Open vSwitch gives up what it cached of a pair, 10 s by default:
-	// at each new rule it goes through all of that, and with 20,000 flows cached it takes a
-	// whole processor, which here the controller and the connections need.
+	// hostileIdle is the time after which Open vSwitch removes an idle pair from its cache, 10 s by
+	// default. At each new rule it checks all cached flows. With 20,000 of them this takes a whole
+	// processor, which here the controller and the connections need.
 	hostileIdle = 500 * time.Millisecond
-	// linkDown is the kind of the event that a link is gone.
+	// linkDown is the kind of the event that a link has gone down.
 	linkDown = "network.link.down"
 	// hostileNone is the case without a hostile switch.
 	hostileNone = "none"
 )
 
-// hostileCount is a number of hostile switches of one kind, and what they may cost: the p99
-// of others as a multiple of that without them, and memory of the controller in MiB.
+// hostileCount is a number of hostile switches of one kind, with the bounds of their effects: the
+// p99 of other connections as a multiple of that without them, and the controller's memory in MiB.
 type hostileCount struct {
 	switches  int
 	maxP99    float64
@@ -50,22 +50,22 @@ var hostileCounts = []hostileCount{{1, 2, 200}, {64, 3, 256}}
 func hostileSwitch() Experiment {
 	return Experiment{
 		Name:     "hostile-switch",
-		Title:    "New connections between two switches beside others that do harm",
-		Question: "Do switches that do their worst to the controller slow the connections of others, cost them links, or fill the memory?",
+		Title:    "New connections between two switches beside hostile switches",
+		Question: "Do hostile switches slow the connections of others, cost them links, or fill the controller's memory?",
 		Varies:   []string{"kind", "switches"},
 		Run:      runHostileSwitch,
 	}
 }
 
-// hostileCase is what was seen beside hostile switches of one kind.
+// hostileCase holds the results with hostile switches of one kind.
 type hostileCase struct {
 	hostile.Kind
 	count    hostileCount
 	contacts testbed.Contacts
 	linkDown int64
-	memory   int64   // bytes more than without it, at the most
-	cpu      float64 // cores that the controller took
-	others   float64 // cores that programs took which have nothing to do with it
+	memory   int64   // bytes more than without it, at most
+	cpu      float64 // cores that the controller used
+	others   float64 // cores that unrelated programs used
 }
 
 func (c hostileCase) quantile(q float64) float64 {
@@ -83,8 +83,8 @@ type hostileRig struct {
 	newcomers *testbed.Newcomers
 	raw       *CSV
 	others    *testbed.Others
-	time      time.Duration // of each kind; a third of it without
-	linkDown  atomic.Int64  // links between the two switches that went away
+	time      time.Duration // for each kind; a third of it for the case without
+	linkDown  atomic.Int64  // links between the two switches that went down
 }
 
 func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
@@ -96,8 +96,8 @@ func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a hostile switch before each case and after the last: the machine changes
-	// meanwhile, and each is compared with those beside it.
+	// The case without a hostile switch runs before each other case and after the last. The machine
+	// changes meanwhile, so each case is compared with its two neighbours.
 	none := hostileCase{Kind: hostile.Kind{Name: hostileNone}}
 	all := []hostileCase{none}
 	for _, k := range kinds {
@@ -128,8 +128,8 @@ func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
 	return hostileResult(cases, rig.time), nil
 }
 
-// forgetIdle has the switches forget what they cached of pairs that are idle.
-func (rig *hostileRig) forgetIdle(ctx context.Context) error {
+// setCacheIdle sets how soon the switches remove idle pairs from their caches.
+func (rig *hostileRig) setCacheIdle(ctx context.Context) error {
 	for _, s := range rig.lab.Topology().Switches {
 		if _, err := rig.lab.Switch(s.Name).Vsctl(ctx, "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:max-idle=%d", hostileIdle.Milliseconds())); err != nil {
 			return err
@@ -139,7 +139,7 @@ func (rig *hostileRig) forgetIdle(ctx context.Context) error {
 }
 
 func (rig *hostileRig) run(ctx context.Context, cases []hostileCase) (all []hostileCase, err error) {
-	if err := rig.forgetIdle(ctx); err != nil {
+	if err := rig.setCacheIdle(ctx); err != nil {
 		return nil, err
 	}
 	rig.network, err = testbed.DeployNetwork(ctx, testbed.NetworkOptions{
@@ -174,7 +174,7 @@ func (rig *hostileRig) run(ctx context.Context, cases []hostileCase) (all []host
 	return all, nil
 }
 
-// watchLinks counts the links that go away.
+// watchLinks counts the links that go down.
 func (rig *hostileRig) watchLinks(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = rig.network.Events(ctx, client.EventsRequest{Kinds: []string{linkDown}}, func(e client.Event) error {
@@ -183,17 +183,17 @@ func (rig *hostileRig) watchLinks(ctx context.Context) {
 			}
 			return nil
 		})
-		_ = tasks.Sleep(ctx, 100*time.Millisecond) // the stream ended; it is opened anew
+		_ = tasks.Sleep(ctx, 100*time.Millisecond) // The stream has ended; it is opened again.
 	}
 }
 
-// measure makes connections beside hostile switches of one kind, and returns the case with
-// what was seen.
+// measure makes connections beside hostile switches of one kind, and returns the case with its
+// results.
 func (rig *hostileRig) measure(ctx context.Context, c hostileCase) (_ hostileCase, err error) {
 	if err := rig.newcomers.Announce(ctx, time.Millisecond); err != nil {
 		return c, err
 	}
-	if _, err := rig.newcomers.Connect(ctx, hostileInterval, time.Second); err != nil { // as a warm-up
+	if _, err := rig.newcomers.Connect(ctx, hostileInterval, time.Second); err != nil { // to warm up
 		return c, err
 	}
 	pid := rig.network.PID()
@@ -216,7 +216,7 @@ func (rig *hostileRig) measure(ctx context.Context, c hostileCase) (_ hostileCas
 	if c.Name == hostileNone {
 		lasts /= 3
 	}
-	if _, err := rig.others.Processors(); err != nil { // what was before
+	if _, err := rig.others.Processors(); err != nil { // to start a new interval
 		return c, err
 	}
 	began := time.Now()
@@ -248,8 +248,8 @@ func (rig *hostileRig) measure(ctx context.Context, c hostileCase) (_ hostileCas
 	return c, nil
 }
 
-// startHostile starts the hostile switches of a case as a program of their own: on a machine
-// of their own they would take no processor from those they harm.
+// startHostile runs the hostile switches of a case as a program of the lowest priority, because on
+// a machine of their own they would not use the processors of those they attack.
 func (rig *hostileRig) startHostile(ctx context.Context, c hostileCase) (*testbed.Daemon, error) {
 	args := []string{
 		"hostile-switch", c.Name, "--switches", strconv.Itoa(c.count.switches),
@@ -269,7 +269,7 @@ func hostileResult(all []hostileCase, d time.Duration) *Result {
 	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"switches", "each", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more", "controller's cores", "other programs' cores"}}
 	for i, c := range all {
 		does, ratio := hostileNone, 1.0
-		if c.Name != hostileNone { // every second: the slower of the two beside it counts
+		if c.Name != hostileNone { // Every other case is one without hostile switches; the slower of the two neighbours counts.
 			does, ratio = c.Does, c.quantile(0.99)/max(all[i-1].quantile(0.99), all[i+1].quantile(0.99))
 		}
 		t.Add(c.count.switches, does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu), fmt.Sprintf("%.2f", c.others))

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine says where figures come from.
+// Machine describes the machine on which figures were measured.
 type Machine struct {
 	CPU     string
 	Cores   int
 	Memory  string
 	Kernel  string
 	Switch  string // Open vSwitch's version
-	LoadAvg string // before the first measurement: other work on the machine
+	LoadAvg string // before the first measurement: shows other work on the machine
 }
 
-// describeMachine reads what it can; what is unknown stays empty.
+// describeMachine reads the description. What cannot be read stays empty.
 func describeMachine(ctx context.Context) Machine {
 	m := Machine{Cores: runtime.NumCPU(), CPU: firstValue("/proc/cpuinfo", "model name")}
 	if kb := firstValue("/proc/meminfo", "MemTotal"); kb != "" {

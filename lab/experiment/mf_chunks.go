@@ -13,27 +13,29 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// chunksWanted is what chunks of so many bytes are held to by GUID in frames of an MTU, in bit/s, where plain streams reach as much.
+// chunksWanted is the rate that chunks of a size must reach by GUID in frames of an MTU, in bit/s,
+// if plain streams reach as much.
 var chunksWanted = map[int]map[int]float64{
 	1500: {1_000: 100e6, chunksCompared: 1e9},
 	9000: {chunksCompared: 2e9},
 }
 
 const (
-	// chunksCompared is the size of chunks that go by GNRS at least chunksKept times as fast as by GUID, in frames of MTU 1500.
+	// chunksCompared is the size of the chunks that must be carried by GNRS at least chunksKept
+	// times as fast as by GUID, in frames of MTU 1500.
 	chunksCompared, chunksKept = 1_000_000, 0.95
 )
 
-// chunksWay is how hosts get chunks to a name.
+// chunksWay is a way in which hosts send chunks to a name.
 type chunksWay struct {
 	name string
-	// options are what a host is started with for it.
+	// options are the options of the hosts for this way.
 	options []string
 }
 
-// The ways.
+// These are the ways.
 var (
-	byAddress = chunksWay{"by address", []string{"--interface", "eth0"}} // where the controller makes no paths
+	byAddress = chunksWay{"by address", []string{"--interface", "eth0"}} // for controllers that make no paths
 	byGUID    = chunksWay{"by GUID", []string{"--interface", "eth0"}}
 	byGNRS    = chunksWay{"by GNRS", []string{"--udp", "5028"}}
 )
@@ -87,7 +89,7 @@ func runMFChunks(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// chunksPublished are the figures that the thesis has in figures.
+// chunksPublished returns the figures of the thesis.
 func chunksPublished() Table {
 	t := Table{Title: "Published: figure 4.4 as far as the text says it, and table 4.2 for one flow", Columns: []string{"chunks", "way", "Mbit/s"}}
 	t.Add("1 kB", "by GUID", "a few tenths")
@@ -101,7 +103,7 @@ func chunksPublished() Table {
 	return t
 }
 
-// compare measures some ways, beside plain streams, where the controller has some services.
+// compare measures some ways, beside plain streams, with a controller that runs the given services.
 func (g *chunksRig) compare(ctx context.Context, services string, sizes []int, repeats int, ways ...chunksWay) error {
 	top := lab.Topology{Name: "chunks", Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}}, Hosts: []lab.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
 	for _, ends := range [][2]string{{"a", "s1"}, {"s1", "s2"}, {"b", "s2"}, {"c", "s1"}} {
@@ -167,7 +169,7 @@ func (g *chunksRig) plain(ctx context.Context, run int, what, rate string, durin
 	return got.BitsPerSecond, g.raw.Row(g.mtu, what, 0, run, got.BitsPerSecond, 0)
 }
 
-// chunksOf names chunks of a size that go a way.
+// chunksOf returns the name of a measurement of chunks of a size in one way.
 func chunksOf(size int, way chunksWay) string {
 	return "chunks of " + units.FormatSize(int64(size)) + " " + way.name
 }
@@ -193,7 +195,7 @@ func (g *chunksRig) perf(ctx context.Context, run int, c *chunksCarrier, size in
 	return g.raw.Row(g.mtu, c.way.name, size, run, got.BitsPerSecond, cost)
 }
 
-// report adds what was measured.
+// report adds the table and the claims.
 func (g *chunksRig) report(sizes []int, r *Result, t *Table) {
 	plain := 0.0
 	for _, what := range []string{"TCP", "UDP"} {

@@ -25,12 +25,12 @@ type chunksRig struct {
 	rates, cost map[string][]float64
 }
 
-// chunksCarrier is what carries chunks in one way: a program at each end, and one that receives.
+// chunksCarrier carries chunks in one way: a program at each end, and a receiver.
 type chunksCarrier struct {
 	way     chunksWay
 	sockets [2]string
 	hosts   [2]*testbed.Daemon
-	name    string // of the receiver
+	name    string // name of the receiver
 }
 
 func (g *chunksRig) stop() {
@@ -40,7 +40,7 @@ func (g *chunksRig) stop() {
 	g.daemons = nil
 }
 
-// run runs a program until stop.
+// run starts a program on a host, which runs until stop.
 func (g *chunksRig) run(ctx context.Context, host, log string, args ...string) (*testbed.Daemon, error) {
 	d, err := testbed.StartDaemon(ctx, g.lab.Host(host), filepath.Join(g.env.Dir, log), g.env.Binary, append([]string{"mf"}, args...)...)
 	if err == nil {
@@ -49,7 +49,7 @@ func (g *chunksRig) run(ctx context.Context, host, log string, args ...string) (
 	return d, err
 }
 
-// carrier runs what carries chunks in a way from the first host to the second.
+// carrier starts the programs that carry chunks in one way from the first host to the second.
 func (g *chunksRig) carrier(ctx context.Context, way chunksWay) (*chunksCarrier, error) {
 	c := &chunksCarrier{way: way}
 	service, options := "", way.options
@@ -72,11 +72,11 @@ func (g *chunksRig) carrier(ctx context.Context, way chunksWay) (*chunksCarrier,
 	if c.name, err = g.receiver(ctx, c, 0); err != nil || service == "" {
 		return c, err
 	}
-	return c, g.env.known(ctx, g.lab.Host("a"), service, c.name)
+	return c, g.env.awaitName(ctx, g.lab.Host("a"), service, c.name)
 }
 
-// known waits until a name service knows a name.
-func (e *Env) known(ctx context.Context, from testbed.Place, service, name string) error {
+// awaitName waits until a name service knows a name.
+func (e *Env) awaitName(ctx context.Context, from testbed.Place, service, name string) error {
 	return testbed.Poll(ctx, "the name service knows a name", func() error {
 		out, err := from.Command(ctx, e.Binary, "mf", "name", "show", "--names", service, name).CombinedOutput()
 		if err != nil {
@@ -86,7 +86,8 @@ func (e *Env) known(ctx context.Context, from testbed.Place, service, name strin
 	})
 }
 
-// receiver runs one more receiver at the second host, as soon as that takes applications, and gives its name.
+// receiver starts another receiver at the second host once that accepts applications, and returns
+// its name.
 func (g *chunksRig) receiver(ctx context.Context, c *chunksCarrier, n int) (name string, err error) {
 	log := fmt.Sprintf("mf-recv-%s-%d.log", strings.ReplaceAll(c.way.name, " ", "-"), n)
 	var d *testbed.Daemon
@@ -101,8 +102,8 @@ func (g *chunksRig) receiver(ctx context.Context, c *chunksCarrier, n int) (name
 			d = nil
 		default:
 		}
-		var is bool
-		if _, name, is = strings.Cut(strings.TrimSpace(testbed.Tail(filepath.Join(g.env.Dir, log), 1)), "name "); !is {
+		var ok bool
+		if _, name, ok = strings.Cut(strings.TrimSpace(testbed.Tail(filepath.Join(g.env.Dir, log), 1)), "name "); !ok {
 			return fmt.Errorf("no name in %s", log)
 		}
 		return nil
@@ -110,7 +111,7 @@ func (g *chunksRig) receiver(ctx context.Context, c *chunksCarrier, n int) (name
 	return name, err
 }
 
-// perfResult is what sluice mf perf has measured.
+// perfResult is the result of sluice mf perf.
 type perfResult struct {
 	Chunks        int64   `json:"chunks"`
 	BitsPerSecond float64 `json:"bits_per_second"`
@@ -120,7 +121,7 @@ type perfResult struct {
 func (g *chunksRig) mfPerf(ctx context.Context, c *chunksCarrier, to string, size int, more ...string) (got perfResult, err error) {
 	args := append([]string{"mf", "perf", "--json", "--socket", c.sockets[0], "--chunk", strconv.Itoa(size)}, more...)
 	out, err := g.lab.Host("a").Command(ctx, g.env.Binary, append(args, to)...).Output()
-	if exit, is := errors.AsType[*exec.ExitError](err); is {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, exit.Stderr)
 	}
 	if err != nil {
@@ -132,7 +133,7 @@ func (g *chunksRig) mfPerf(ctx context.Context, c *chunksCarrier, to string, siz
 	return got, nil
 }
 
-// spent is the processor time of both hosts.
+// spent returns the CPU time of both hosts.
 func (c *chunksCarrier) spent() (all time.Duration, err error) {
 	for _, d := range c.hosts {
 		t, err := testbed.CPUTime(d.PID())

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// flowOffers is what each flow sends, in bit/s, in chunks of flowChunk bytes.
+	// flowOffers is the rate of each flow in bit/s, and flowChunk the bytes of a chunk.
 	flowOffers, flowChunk = 50e6, 1_000_000
-	// mostFlows are there at once.
+	// mostFlows is the largest number of flows at the same time.
 	mostFlows = 6
-	// flowCosts is what a further flow may take from the others, of what each carries alone.
+	// flowCosts is the share of its rate that a flow may lose when another one is added.
 	flowCosts = 0.01
 )
 
@@ -27,7 +27,7 @@ func mfFlows() Experiment {
 	return Experiment{
 		Name:     "mf-flows",
 		Title:    "Several flows of chunks at once, where the link has room for all",
-		Question: "What does a further flow cost those that are there?",
+		Question: "How much does a further flow take from the present ones?",
 		Source:   "MobilityFirst thesis 2013, table 4.2: 43 to 7.5 Mbit/s less for each further flow",
 		Run:      runMFFlows,
 	}
@@ -74,7 +74,7 @@ func (g *chunksRig) flows(ctx context.Context, c *chunksCarrier, names []string,
 	repeats := pick(g.env.Scale, 1, 5, 10)
 	during := pick(g.env.Scale, 3*time.Second, 5*time.Second, 10*time.Second)
 	g.env.Steps(repeats * len(names))
-	rates := make([][]float64, len(names)+1) // of each flow, by how many there are
+	rates := make([][]float64, len(names)+1) // of each flow, by the number of flows
 	for run := range repeats {
 		for n := 1; n <= len(names); n++ {
 			g.env.Step("%d flows", n)
@@ -107,7 +107,7 @@ func (g *chunksRig) flows(ctx context.Context, c *chunksCarrier, names []string,
 	return nil
 }
 
-// atOnce has a flow to each name, all at one time, and gives what each has carried.
+// atOnce sends a flow to each name at the same time, and returns the rate of each.
 func (g *chunksRig) atOnce(ctx context.Context, c *chunksCarrier, names []string, during time.Duration) ([]float64, error) {
 	rates := make([]float64, len(names))
 	all, ctx := errgroup.WithContext(ctx)

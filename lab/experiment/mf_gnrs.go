@@ -20,14 +20,18 @@ import (
 )
 
 const (
-	// gnrsAway is how far the name service is, one way: DMap's mean look-up takes 49.1 ms with five replicas.
+	// gnrsAway is the one-way delay of the name service: DMap's mean look-up takes 49.1 ms with
+	// five replicas.
 	gnrsAway = 24550 * time.Microsecond
-	// gnrsChunk is how large chunks are, gnrsUnderway how many are sent before the first of them has been taken.
+	// gnrsChunk is the size of chunks, and gnrsUnderway how many are sent before the first of them
+	// is acknowledged.
 	gnrsChunk, gnrsUnderway = 1_000_000, 8
-	// What is held to, with 80 % look-ups: of what goes when the answers are kept, what goes if each is of a name that nobody has
-	// asked for, as published; and of what goes without look-ups, what goes when the answers are kept.
+	// gnrsFirst bounds the rate with 80 % look-ups of names that nobody has asked for, as a share
+	// of the rate with cached answers, as published. gnrsAgain bounds the rate with cached answers
+	// as a share of the rate without look-ups.
 	gnrsFirst, gnrsAgain = 500.0 / 800, 0.95
-	// gnrsMost is the largest share of look-ups. A host has 64 applications.
+	// gnrsMost is the largest share of look-ups in percent. It fits a host's limit of 64
+	// applications.
 	gnrsMost = 80
 )
 
@@ -81,7 +85,7 @@ type gnrsRig struct {
 	rates           map[string][]float64
 	from            *hostapi.Client
 	work            *tasks.Group
-	known           frame.GUID // a name that has been asked for
+	known           frame.GUID // a name that has been looked up
 }
 
 func (g *gnrsRig) stop() {
@@ -93,7 +97,7 @@ func (g *gnrsRig) stop() {
 	}
 }
 
-// gnrsWay is how names are looked up that a share of the chunks goes to.
+// gnrsWay describes a share of chunks whose names are looked up, for the first time or again.
 func gnrsWay(share int, again bool) string {
 	if again {
 		return fmt.Sprintf("%d %% look-ups, answers kept", share)
@@ -131,7 +135,7 @@ func (g *gnrsRig) run(ctx context.Context, shares []int, raw *CSV, r *Result) er
 	return nil
 }
 
-// start runs the service and the hosts.
+// start starts the service and the hosts.
 func (g *gnrsRig) start(ctx context.Context) error {
 	service := g.lab.Host("c").Addr().String() + ":5001"
 	begin := func(host string, args ...string) error {
@@ -157,7 +161,7 @@ func (g *gnrsRig) start(ctx context.Context) error {
 		return err
 	}
 	g.known = to[0]
-	_, err = g.send(ctx, 0, nil) // what is known from then on
+	_, err = g.send(ctx, 0, nil) // so that the answer is cached from then on
 	return err
 }
 
@@ -173,7 +177,8 @@ func (g *gnrsRig) open(ctx context.Context, host string) (c *hostapi.Client, nam
 	return c, record.NameOfOwner(key), err
 }
 
-// attach attaches new names at a host that take what comes, until detach, and waits until the name service has them.
+// attach attaches n new names at a host, which receive chunks until detach is called, and waits
+// until the name service has them.
 func (g *gnrsRig) attach(ctx context.Context, host string, n int) (names []frame.GUID, detach func(), err error) {
 	var all []*hostapi.Client
 	detach = func() {
@@ -195,13 +200,13 @@ func (g *gnrsRig) attach(ctx context.Context, host string, n int) (names []frame
 					err = c.Take(x)
 				}
 				if err != nil {
-					return // detached
+					return // the name was detached
 				}
 			}
 		})
 	}
 	for _, name := range names {
-		err := g.env.known(ctx, g.lab.Host("b"), g.lab.Host("c").Addr().String()+":5001", name.String())
+		err := g.env.awaitName(ctx, g.lab.Host("b"), g.lab.Host("c").Addr().String()+":5001", name.String())
 		if err != nil {
 			detach()
 			return nil, nil, err
@@ -210,7 +215,8 @@ func (g *gnrsRig) attach(ctx context.Context, host string, n int) (names []frame
 	return names, detach, nil
 }
 
-// send sends chunks, a share of them to names that are each used once, spread among the others, and gives the rate.
+// send sends chunks, and returns their rate. A share of them goes to names that are each used once,
+// spread among the others.
 func (g *gnrsRig) send(ctx context.Context, share int, names []frame.GUID) (bitsPerSecond float64, err error) {
 	payload := make([]byte, gnrsChunk)
 	room := make(chan struct{}, gnrsUnderway)

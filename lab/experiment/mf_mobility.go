@@ -13,32 +13,33 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// mobilitySteady is how long a host of names needs, after its address was another, until it is as at first: it looks at its
-// address again four times a second, and opens a link that has failed more and more seldom, unless it has lasted 10 s.
+// mobilitySteady is how long a host of names needs after a change of its address to return to its
+// initial state. It checks its address four times a second, and it opens a failed link at
+// increasing intervals unless the link has lasted 10 s.
 const mobilitySteady = 14 * time.Second
 
-// mobilityMost is how long chunks to a name may be without one arriving at most, in the median: in a domain, and where the
-// device comes to have another address.
+// mobilityMost bounds the median time without chunks to a name within a domain, and mobilityMostFar
+// the time if the device gets another address.
 const mobilityMost, mobilityMostFar = time.Second, 3 * time.Second
 
 func mfMobility() Experiment {
 	return Experiment{
 		Name:     "mf-mobility",
 		Title:    "How long delivery to a name stops when its host moves, beside TCP, MPTCP and QUIC",
-		Question: "What is lost of what is sent to a name while its host changes its link, or its network, and how long does it take until more comes?",
+		Question: "How much of what is sent to a name is lost while its host changes its link or its network, and how long does delivery stop?",
 		Source:   "MobilityFirst thesis 2013, section 3.5, where it was not measured",
 		Varies:   []string{"move"},
 		Run:      runMFMobility,
 	}
 }
 
-// mobilityMove is something that befalls the device.
+// mobilityMove is an event that happens to the device.
 type mobilityMove struct {
 	name     string
 	do, undo func(context.Context) error
 }
 
-// mobilityWay is how the device is talked to.
+// mobilityWay is a way to send to the device.
 type mobilityWay struct {
 	name  string
 	names bool
@@ -109,8 +110,8 @@ func (rig *mobilityRig) claim(r *Result, m mobilityMove, way mobilityWay, cell *
 
 const anotherNetwork = "another address"
 
-// moves are a link that dies, while the device has another; and a link that goes down, with its address, where the device
-// gets another.
+// moves returns the events: a link that fails while the device has another one, and a link that
+// goes down with its address where the device gets another one.
 func (rig *mobilityRig) moves() []mobilityMove {
 	at := func(lines ...string) func(context.Context) error {
 		return func(ctx context.Context) error { return runAll(ctx, rig.lab.Host(theDevice), lines...) }
@@ -119,7 +120,7 @@ func (rig *mobilityRig) moves() []mobilityMove {
 	return []mobilityMove{
 		{
 			"another link",
-			func(ctx context.Context) error { return rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine)) },
+			func(ctx context.Context) error { return rig.lab.SetLinkParams(ctx, accessLink(0), lossy(accessLine)) },
 			func(ctx context.Context) error { return rig.lab.SetLinkParams(ctx, accessLink(0), accessLine) },
 		},
 		{
@@ -132,7 +133,8 @@ func (rig *mobilityRig) moves() []mobilityMove {
 	}
 }
 
-// ways are those of a move: names by the links that both have where there are some, and by the name service.
+// ways returns the ways that an event is measured with: names over links that both hosts share, if
+// there are any, and names by the name service.
 func (rig *mobilityRig) ways(m mobilityMove) []mobilityWay {
 	names := mobilityWay{"names, by Ethernet", true, rig.startByEthernet}
 	if m.name == anotherNetwork {
@@ -147,9 +149,10 @@ func (rig *mobilityRig) ways(m mobilityMove) []mobilityWay {
 	return []mobilityWay{names, {"MPTCP, both links used", false, testbed.StartMPTCP}, {"QUIC, client talks too", false, talks}, {"TCP, connects anew", false, testbed.StartTCP}}
 }
 
-// startByEthernet starts a conversation between names over the device's first link: there is no other when it begins.
+// startByEthernet starts a conversation between names over the device's first link, which is the
+// only one at that time.
 func (rig *mobilityRig) startByEthernet(ctx context.Context, o testbed.PeerOptions) (testbed.Peer, error) {
-	if err := rig.lab.SetLinkParams(ctx, accessLink(1), deaf(accessLine)); err != nil {
+	if err := rig.lab.SetLinkParams(ctx, accessLink(1), lossy(accessLine)); err != nil {
 		return nil, err
 	}
 	p, err := testbed.StartNames(ctx, o, rig.socket(rig.domain.Gateway), rig.socket(theDevice))
@@ -164,8 +167,8 @@ func (rig *mobilityRig) socket(host string) string {
 	return filepath.Join(rig.env.Dir, "mf-"+host+".sock")
 }
 
-// startHosts runs hosts of MobilityFirst at the router and on the device, which share links; and at the server and on the
-// device once more, which do not, with a name service at the server.
+// startHosts starts hosts of MobilityFirst: at the router and on the device, which share links, and
+// at the server and again on the device, which do not, with a name service at the server.
 func (rig *mobilityRig) startHosts(ctx context.Context) error {
 	names := netip.AddrPortFrom(rig.domain.ServerAddr, 5001).String()
 	start := func(host, what string, args ...string) error {
@@ -190,7 +193,7 @@ func (rig *mobilityRig) stop() {
 	}
 }
 
-// measure has something befall the device while it is talked to.
+// measure measures conversations with the device during an event.
 func (rig *mobilityRig) measure(ctx context.Context, m mobilityMove, way mobilityWay, runs int) (*roamCell, error) {
 	cell := &roamCell{}
 	for run := range runs {
@@ -206,7 +209,7 @@ func (rig *mobilityRig) measure(ctx context.Context, m mobilityMove, way mobilit
 	return cell, nil
 }
 
-// once starts a conversation, has the move befall the device, and undoes it.
+// once starts a conversation, lets the event happen to the device, and undoes it.
 func (rig *mobilityRig) once(ctx context.Context, m mobilityMove, way mobilityWay) (r roamRun, err error) {
 	rig.port++
 	p, err := way.start(ctx, testbed.PeerOptions{
@@ -227,5 +230,5 @@ func (rig *mobilityRig) once(ctx context.Context, m mobilityMove, way mobilityWa
 			return r, err
 		}
 	}
-	return r, reaches(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr)
+	return r, awaitReachable(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr)
 }

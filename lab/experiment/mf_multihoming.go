@@ -12,21 +12,23 @@ import (
 )
 
 const (
-	// multihomingWanted is how much of what two links carry each by itself, together, chunks get that may go by both.
+	// multihomingWanted is the share of the sum of the rates of two links that chunks must reach if
+	// they may use both.
 	multihomingWanted = 0.9
-	// multihomingLost is how much time a stream may lose when one of its links dies.
+	// multihomingLost bounds the time that a stream loses when one of its links fails.
 	multihomingLost = 500 * time.Millisecond
-	// multihomingChunk is how large chunks are.
+	// multihomingChunk is the size of chunks.
 	multihomingChunk = 100_000
 )
 
-// multihomingPair are two links that a host has, each to a switch of its own.
+// multihomingPair is a pair of links of a host, each to a switch of its own.
 type multihomingPair struct {
 	name  string
 	links [2]delayline.Params
 }
 
-// The pairs: links alike, and one that is slower and longer than the other.
+// multihomingPairs lists two pairs: links that are alike, and a fast link with one that is slower
+// and longer.
 var multihomingPairs = []multihomingPair{
 	{"alike", [2]delayline.Params{{Rate: 50e6, Delay: time.Millisecond}, {Rate: 50e6, Delay: time.Millisecond}}},
 	{"unlike", [2]delayline.Params{{Rate: 50e6, Delay: time.Millisecond}, {Rate: 20e6, Delay: 5 * time.Millisecond}}},
@@ -35,8 +37,8 @@ var multihomingPairs = []multihomingPair{
 func mfMultihoming() Experiment {
 	return Experiment{
 		Name:     "mf-multihoming",
-		Title:    "Chunks by two links at one time, beside each of them",
-		Question: "How much of what two links carry do chunks get that may go by both, and what when one of them dies?",
+		Title:    "Chunks over two links at the same time, beside each of them",
+		Question: "What share of the rate of two links do chunks reach that may use both, and what happens when one of the links fails?",
 		Source:   "MobilityFirst's multihoming service",
 		Varies:   []string{"links"},
 		Run:      runMFMultihoming,
@@ -69,10 +71,10 @@ func runMFMultihoming(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// multihomingWay is what is sent how.
+// multihomingWay is a way to send over the links.
 type multihomingWay struct {
 	name string
-	cut  int // the link that is cut, -1 for none
+	cut  int // index of the link that is cut; -1 for none
 	dies bool
 	args []string
 }
@@ -89,11 +91,11 @@ type multihomingRig struct {
 	*chunksRig
 	pair    multihomingPair
 	carrier *chunksCarrier
-	during  time.Duration        // chunks are sent
-	took    map[string][]float64 // until all were taken, in seconds
+	during  time.Duration        // how long chunks are sent
+	took    map[string][]float64 // seconds until all chunks were acknowledged
 }
 
-// link is the name of one of the sender's links.
+// link returns the name of one of the sender's links.
 func (g *multihomingRig) link(i int) string { return fmt.Sprintf("a-s%d", i+1) }
 
 // run measures all ways over a pair of links.
@@ -127,12 +129,12 @@ func (g *multihomingRig) run(ctx context.Context, repeats int) error {
 	})
 }
 
-// measure measures one way once, with the links as it wants them.
+// measure measures one way once, with the links in the state that the way needs.
 func (g *multihomingRig) measure(ctx context.Context, way multihomingWay, run int) (err error) {
 	set := func(i int, p delayline.Params) error { return g.lab.SetLinkParams(ctx, g.link(i), p) }
 	for i, p := range g.pair.links {
 		if i == way.cut {
-			p = deaf(p)
+			p = lossy(p)
 		}
 		if err := set(i, p); err != nil {
 			return err
@@ -142,7 +144,7 @@ func (g *multihomingRig) measure(ctx context.Context, way multihomingWay, run in
 	dead := make(chan error, 1)
 	g.during = during
 	if way.dies {
-		timer := time.AfterFunc(during/2, func() { dead <- set(0, deaf(g.pair.links[0])) })
+		timer := time.AfterFunc(during/2, func() { dead <- set(0, lossy(g.pair.links[0])) })
 		defer func() {
 			if !timer.Stop() {
 				err = errors.Join(err, <-dead)
@@ -159,7 +161,7 @@ func (g *multihomingRig) measure(ctx context.Context, way multihomingWay, run in
 	return g.raw.Row(g.pair.name, way.name, run, got.BitsPerSecond)
 }
 
-// report adds what was measured.
+// report adds the table and the claims.
 func (g *multihomingRig) report(r *Result, t *Table) {
 	rate := func(i int) float64 { return median(g.rates[multihomingWays[i].name]) }
 	for i, way := range multihomingWays {
@@ -168,6 +170,6 @@ func (g *multihomingRig) report(r *Result, t *Table) {
 	first, second, both, dies := rate(0), rate(1), rate(2), rate(3)
 	took, before := median(g.took[multihomingWays[3].name]), g.during.Seconds()/2
 	r.Claim(both >= multihomingWanted*(first+second), fmt.Sprintf("links %s: both at one time carry at least %.1f of what each does by itself, together", g.pair.name, multihomingWanted), "%.1f of %.1f Mbit/s", both/1e6, (first+second)/1e6)
-	lost := took - before - (dies*took-both*before)/second // beside what both links take before it, and the second after it
+	lost := took - before - (dies*took-both*before)/second // compared with the rate of both links before the cut, and of the second one after it
 	r.Claim(lost <= multihomingLost.Seconds(), fmt.Sprintf("links %s: when the first dies the stream loses %v at most", g.pair.name, multihomingLost), "%.0f ms of %.1f s", lost*1e3, took)
 }

@@ -26,20 +26,22 @@ import (
 )
 
 const (
-	// What a name service is held to on one machine, which asks it as well.
+	// namesLookups and namesUpdates are the operations a second, and namesBytes the bytes of a
+	// name, that a name service must reach on one machine, which also runs the clients.
 	namesLookups, namesUpdates, namesBytes = 60_000, 20_000, 250
 	namesPort                              = 5091
-	// namesNew is how many new names each address may make in a second: by default it may make 20.
+	// namesNew is the number of new names that each address may make in a second; the default is
+	// 20.
 	namesNew = 1000
-	// signedAtOnce is how many records are made before they are written.
+	// signedAtOnce is the number of records that are signed before they are written.
 	signedAtOnce = 50_000
 )
 
 func mfNames() Experiment {
 	return Experiment{
 		Name:     "mf-names",
-		Title:    "A name service: questions, durable writes, memory, and kills",
-		Question: "How many names can one machine keep, how often can they be asked for and moved, and is what it has acknowledged there after a kill?",
+		Title:    "A name service: look-ups, durable writes, memory, and kills",
+		Question: "How many names can one machine keep, how many look-ups and moves a second does it serve, and does it keep after a kill what it has acknowledged?",
 		Source:   "MobilityFirst's name service; DMap (Vu et al., ICDCS 2012)",
 		Run:      runMFNames,
 	}
@@ -49,7 +51,7 @@ type namesScale struct {
 	names, lookups, updates, kills int
 }
 
-// local is this machine, without a network of its own.
+// local is this machine, without a namespace.
 type local struct{}
 
 // Command implements testbed.Place.
@@ -57,7 +59,7 @@ func (local) Command(ctx context.Context, name string, args ...string) *exec.Cmd
 	return exec.CommandContext(ctx, name, args...)
 }
 
-// namesRig is a name service, and who asks it.
+// namesRig is a name service with its clients.
 type namesRig struct {
 	env     *Env
 	dir     string
@@ -65,7 +67,7 @@ type namesRig struct {
 	daemon  *testbed.Daemon
 	clients []*nameClient
 	names   []frame.GUID
-	redis   *redistest.Cluster // has the names; nil for the service's folder
+	redis   *redistest.Cluster // cluster that has the names; nil means the service's folder
 }
 
 func runMFNames(ctx context.Context, env *Env) (*Result, error) {
@@ -99,12 +101,12 @@ func runMFNames(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// newNamesRig is one of a service at a port, which has so many names.
+// newNamesRig returns a rig whose service listens at a port and has a number of names.
 func newNamesRig(env *Env, port uint16, names int) *namesRig {
 	return &namesRig{env: env, dir: filepath.Join(env.Dir, "names"), at: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), names: make([]frame.GUID, names)}
 }
 
-// start starts the service and who asks it, and waits until it answers.
+// start starts the service and the clients, and waits until it answers.
 func (rig *namesRig) start(ctx context.Context) error {
 	for n := len(rig.clients); n < nameClients; n++ {
 		c, err := newNameClient(n, rig.at)
@@ -142,7 +144,7 @@ func (rig *namesRig) start(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the service, and who asks it.
+// stop ends the service and the clients.
 func (rig *namesRig) stop() {
 	for _, c := range rig.clients {
 		c.conn.Close()
@@ -152,7 +154,7 @@ func (rig *namesRig) stop() {
 	}
 }
 
-// cpu is the time of the service's processes.
+// cpu returns the CPU time of the service's processes.
 func (rig *namesRig) cpu() (sum time.Duration, err error) {
 	pids := []int{rig.daemon.PID()}
 	if rig.redis != nil {
@@ -170,7 +172,7 @@ func (rig *namesRig) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// measure fills the service with names, asks for them, and moves them.
+// measure fills the service with names, looks them up, and moves them.
 func (rig *namesRig) measure(ctx context.Context, s namesScale, raw *CSV, r *Result) error {
 	empty, err := testbed.PeakMemory(rig.daemon.PID())
 	if err != nil {
@@ -195,7 +197,7 @@ func (rig *namesRig) measure(ctx context.Context, s namesScale, raw *CSV, r *Res
 	return nil
 }
 
-// fill is the part of measure that makes rows of a table, by where the names are: how much is done in a second.
+// fill is the part of measure that adds rows to the table. It returns the operations a second.
 func (rig *namesRig) fill(ctx context.Context, s namesScale, raw *CSV, t *Table, where string) (rates map[string]float64, err error) {
 	steps := []struct {
 		what string
@@ -230,19 +232,20 @@ func (rig *namesRig) fill(ctx context.Context, s namesScale, raw *CSV, t *Table,
 	return rates, nil
 }
 
-// key is that of a name.
+// key returns the key of a name.
 func (rig *namesRig) key(i int) ed25519.PrivateKey {
 	var seed [ed25519.SeedSize]byte
 	binary.BigEndian.PutUint64(seed[:], uint64(i)+1)
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// place is an address that a name may have.
+// place returns an address that a name may have.
 func place(n int) gnrswire.Address {
 	return gnrswire.AddrPortOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 5000))
 }
 
-// write writes where so many names are, and counts the time of that alone: records are signed before.
+// write writes the places of count names. took is the time of writing alone: records are signed
+// before.
 func (rig *namesRig) write(ctx context.Context, count int) (_ int, took time.Duration, again int, err error) {
 	for first := 0; first < count; first += signedAtOnce {
 		messages, err := rig.sign(first, min(signedAtOnce, count-first))
@@ -258,7 +261,7 @@ func (rig *namesRig) write(ctx context.Context, count int) (_ int, took time.Dur
 	return count, took, again, nil
 }
 
-// sign makes the messages that say where names are now.
+// sign returns messages that say where names are now.
 func (rig *namesRig) sign(first, count int) ([][]byte, error) {
 	out, errs := make([][]byte, count), make([]error, runtime.NumCPU())
 	now := time.Now()
@@ -281,7 +284,7 @@ func (rig *namesRig) sign(first, count int) ([][]byte, error) {
 	return out, errors.Join(errs...)
 }
 
-// lookUp asks where names are, in no order.
+// lookUp looks up names in random order.
 func (rig *namesRig) lookUp(ctx context.Context, count int) (_ int, took time.Duration, again int, err error) {
 	took, again, err = askAll(ctx, rig.clients, questions{
 		count: count,
@@ -298,8 +301,8 @@ func (rig *namesRig) lookUp(ctx context.Context, count int) (_ int, took time.Du
 	return count, took, again, err
 }
 
-// kills kills the service in the middle of writing, time and again, and counts what it has
-// acknowledged and does not have then.
+// kills kills the service again and again while it writes, and counts the acknowledged records that
+// it has lost.
 func (rig *namesRig) kills(ctx context.Context, times int) (lost, acknowledged int, err error) {
 	for range times {
 		numbers, err := rig.kill(ctx)
@@ -337,7 +340,7 @@ func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
 				now := time.Now()
 				r, err := record.Sign(rig.key(i), uint64(now.UnixNano()), now.Add(time.Hour), place(i))
 				if err != nil || c.Write(writing, r) != nil {
-					continue // until the service is dead, others are acknowledged
+					continue // other records are acknowledged until the service has ended
 				}
 				mu.Lock()
 				numbers[i] = r.Number
@@ -356,7 +359,7 @@ func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
 	return numbers, err
 }
 
-// missing counts the names of which the service has an older record than it has acknowledged.
+// missing counts the names for which the service has an older record than it has acknowledged.
 func (rig *namesRig) missing(ctx context.Context, numbers map[int]uint64) (n int, err error) {
 	c, err := gnrs.Dial(rig.at)
 	if err != nil {

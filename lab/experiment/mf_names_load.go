@@ -19,21 +19,22 @@ import (
 )
 
 const (
-	// nameClients are the addresses that ask, each with nameWindow questions at once: fewer writes than one may do (gnrs.DefaultLimits).
+	// nameClients is the number of addresses that send requests, and nameWindow the requests of
+	// each at a time: fewer writes than one address is allowed (gnrs.DefaultLimits).
 	nameClients, nameWindow = 64, 32
-	// namePatience is how long an answer may take until its question is sent again, and nameTries
-	// how often that is done.
-	namePatience, nameTries = time.Second, 10
+	// nameTimeout is the time after which a request without an answer is sent again, and nameTries
+	// how often it is sent.
+	nameTimeout, nameTries = time.Second, 10
 )
 
-// nameClient is one address that asks a name service.
+// nameClient is one address that sends requests to a name service.
 type nameClient struct {
 	conn    *net.UDPConn
 	packets *ipv4.PacketConn
 	in, out []ipv4.Message
 	asked   map[uint32]bool
-	first   uint32 // the number of the first question: a late answer is not taken for another's
-	again   int    // questions that were sent more than once
+	first   uint32 // number of the first request, so that a late answer is not taken for that of another one
+	again   int    // requests that were sent more than once
 }
 
 func newNameClient(n int, server netip.AddrPort) (*nameClient, error) {
@@ -50,17 +51,17 @@ func newNameClient(n int, server netip.AddrPort) (*nameClient, error) {
 	return c, nil
 }
 
-// questions are what is asked: so many, each a message whose number is put in.
+// questions describes a number of requests.
 type questions struct {
 	count int
-	// message makes the i-th. It is called by several at once.
+	// message returns the i-th request, whose number the client sets. It is called concurrently.
 	message func(i int) ([]byte, error)
-	// answered handles the answer to request i, unless that is an error.
+	// answered, if set, handles the answer to request i.
 	answered func(i int, m *gnrswire.Message) error
 }
 
-// askAll has all clients ask, as fast as there are answers, and returns how long it took and how many
-// questions were sent again.
+// askAll sends the requests of all clients as fast as answers arrive. It returns how long it took
+// and how many requests were sent again.
 func askAll(ctx context.Context, clients []*nameClient, q questions) (took time.Duration, again int, err error) {
 	began := time.Now()
 	errs := make([]error, len(clients))
@@ -76,7 +77,7 @@ func askAll(ctx context.Context, clients []*nameClient, q questions) (took time.
 	return time.Since(began), again, errors.Join(errs...)
 }
 
-// askEach asks what falls to a client, a window at a time.
+// askEach sends a client's share of the requests, a window at a time.
 func (c *nameClient) askEach(ctx context.Context, first, step int, q questions) error {
 	for i := first; i < q.count; {
 		clear(c.asked)
@@ -90,7 +91,7 @@ func (c *nameClient) askEach(ctx context.Context, first, step int, q questions) 
 	return nil
 }
 
-// window asks what is in asked until all of it is answered.
+// window sends the requests of a window until all of them are answered.
 func (c *nameClient) window(ctx context.Context, q questions) error {
 	for try := range nameTries {
 		if try > 0 {
@@ -127,13 +128,13 @@ func (c *nameClient) send(q questions) error {
 	return nil
 }
 
-// receive takes answers until there are all, or for a while none comes.
+// receive receives answers until all requests are answered, or none has arrived for a while.
 func (c *nameClient) receive(ctx context.Context, q questions) error {
 	for len(c.asked) > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := c.conn.SetReadDeadline(time.Now().Add(namePatience)); err != nil {
+		if err := c.conn.SetReadDeadline(time.Now().Add(nameTimeout)); err != nil {
 			return err
 		}
 		n, err := c.packets.ReadBatch(c.in, 0)
@@ -161,7 +162,7 @@ func (c *nameClient) receive(ctx context.Context, q questions) error {
 				if err := q.answered(int(i), a); err != nil {
 					return err
 				}
-			case gnrs.Busy, gnrs.TooOften: // it is asked again
+			case gnrs.Busy, gnrs.TooOften: // the request is sent again
 			default:
 				return &gnrs.RefusedError{Kind: a.Kind, Code: code}
 			}

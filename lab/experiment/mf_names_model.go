@@ -11,18 +11,19 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
-// What DMap's simulation has found of look-ups among so many domains (Vu et al., ICDCS 2012), in ms, by K.
+// dmapDomains is the number of domains in DMap's simulation (Vu et al., ICDCS 2012), and
+// dmapLookups holds its times of look-ups in ms, by K.
 const dmapDomains = 26_424
 
 var dmapLookups = map[int]lookupTimes{1: {74.5, 57.1, 172.8}, 5: {49.1, 40.5, 86.1}}
 
-// modelFit is what the model is held to, of each figure for one replica, to which it is fitted.
+// modelFit bounds the relative error of each figure for one replica, to which the model is fitted.
 const modelFit = 0.05
 
-// lookupTimes are the mean, the median and the 95th percentile of look-ups, in ms.
+// lookupTimes holds the mean, the median and the 95th percentile of look-ups, in ms.
 type lookupTimes struct{ mean, median, p95 float64 }
 
-// off is how far the figures are from others, of these: the largest difference.
+// off returns the largest relative difference from other figures.
 func (t lookupTimes) off(from lookupTimes) float64 {
 	return max(math.Abs(t.mean/from.mean-1), math.Abs(t.median/from.median-1), math.Abs(t.p95/from.p95-1))
 }
@@ -32,38 +33,41 @@ func (t lookupTimes) String() string {
 	return fmt.Sprintf("mean %.1f, median %.1f, 95th percentile %.1f ms", t.mean, t.median, t.p95)
 }
 
-// delays are a model of round trips between domains: each is a point in a square, with something of its own that every
-// packet to or from it takes (height vectors: Dabek et al., SIGCOMM 2004), here log-normal.
+// delays is a model of round trips between domains. Each domain is a point in a square with a delay
+// of its own that every packet to or from it takes (height vectors: Dabek et al., SIGCOMM 2004).
+// That delay is log-normal here.
 type delays struct {
-	// between is how long the side of the square takes, within the median of what a domain takes itself, both in ms; spread is
-	// the standard deviation of the logarithm of the latter.
+	// between is the delay over the side of the square, and within the median of a domain's own
+	// delay, both in ms. spread is the standard deviation of the logarithm of the latter.
 	between, within, spread float64
 }
 
-// modelPath is from who asks to a domain that keeps the name: how far it is, of the square's side, and how far from the median both ends
-// are, in standard deviations.
+// modelPath is a path from a client to a domain that keeps the name: its length as a share of the
+// square's side, and the deviations of both ends' own delays from the median, in standard
+// deviations.
 type modelPath struct{ distance, here, there float64 }
 
-// trip is how long a round trip takes, in ms.
-func (d delays) trip(p modelPath) float64 {
+// roundTrip returns the time of a round trip in ms.
+func (d delays) roundTrip(p modelPath) float64 {
 	return d.between*p.distance + d.within*(math.Exp(d.spread*p.here)+math.Exp(d.spread*p.there))
 }
 
-// lookups are how long look-ups take if each name is kept by K domains, of which the nearest answers first.
+// lookups returns the times of look-ups if each name is kept by K domains, of which the nearest
+// answers first.
 func (d delays) lookups(all [][]modelPath, k int) lookupTimes {
 	trips := make([]float64, len(all))
 	for i, paths := range all {
 		trips[i] = math.Inf(1)
 		for _, p := range paths[:k] {
-			trips[i] = min(trips[i], d.trip(p))
+			trips[i] = min(trips[i], d.roundTrip(p))
 		}
 	}
 	slices.Sort(trips)
 	return lookupTimes{mean(trips), quantile(trips, 0.5), quantile(trips, 0.95)}
 }
 
-// drawLookups draws domains, and who asks for which names: the paths to the domains that keep each, by the placement that name services
-// have.
+// drawLookups draws random domains, and random clients and names. It returns the paths to the
+// domains that keep each name, which are placed as name services place them.
 func drawLookups(r *rand.Rand, domains, lookups, k int) [][]modelPath {
 	type domain struct{ x, y, own float64 }
 	all, names := make([]domain, domains), make([]string, domains)
@@ -84,8 +88,8 @@ func drawLookups(r *rand.Rand, domains, lookups, k int) [][]modelPath {
 	return out
 }
 
-// fitDelays are the delays with which look-ups of names that one domain keeps take what they are to: the best of a search along each
-// parameter, by ever smaller factors.
+// fitDelays returns the delays with which look-ups of names that one domain keeps take the wanted
+// times. It searches along each parameter by ever smaller factors.
 func fitDelays(all [][]modelPath, want lookupTimes) delays {
 	best := delays{between: want.median, within: want.median / 10, spread: 1}
 	miss := func(d delays) float64 {
@@ -120,7 +124,7 @@ func fitDelays(all [][]modelPath, want lookupTimes) delays {
 	return best
 }
 
-// namesModel adds what the model says of look-ups among domains.
+// namesModel adds the model's figures for look-ups among domains.
 func (e *Env) namesModel(r *Result) {
 	e.Step("a model of %d domains", dmapDomains)
 	lookups, ks := pick(e.Scale, 5_000, 20_000, 50_000), []int{1, 3, 5}
@@ -134,7 +138,7 @@ func (e *Env) namesModel(r *Result) {
 	for _, k := range ks {
 		got := d.lookups(all, k)
 		row := []any{k, ms(got.mean), ms(got.median), ms(got.p95), "-", "-", "-"}
-		if published, is := dmapLookups[k]; is {
+		if published, ok := dmapLookups[k]; ok {
 			row = append(row[:4], ms(published.mean), ms(published.median), ms(published.p95))
 			if k == 1 {
 				r.Claim(got.off(published) <= modelFit, fmt.Sprintf("the model of look-ups with K=1, to which it is fitted, is within %.0f %% of the published figures", modelFit*100), "%v; published: %v", got, published)

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The same seed draws the same, and more replicas never make a look-up slower.
+// TestDrawLookups checks that the same seed draws the same paths, and that more replicas never make
+// a look-up slower.
 func TestDrawLookups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -28,7 +29,8 @@ func TestDrawLookups(t *testing.T) {
 	})
 }
 
-// What is fitted finds the delays that have made the figures, or others that make them as well.
+// TestFitDelays checks that fitting finds the delays that have produced the figures, or others that
+// produce them as well.
 func TestFitDelays(t *testing.T) {
 	all := drawLookups(rand.New(rand.NewPCG(1, 2)), 500, 2000, 1)
 	for _, made := range []delays{{60, 6, 1}, {30, 10, 1.5}, {80, 2, 0.7}} {

@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// redisNamesPort is where the service is asked that has its names in Redis.
+	// redisNamesPort is the port of the service whose names are in Redis.
 	redisNamesPort = 5092
-	// redisMasters is how many nodes the cluster has, the first of them at redisAt.
+	// redisMasters is the number of nodes of the cluster; the first one listens at redisAt.
 	redisMasters = 3
 	redisAt      = "127.79.9.1:21900"
 )
 
-// peerRedis measures the name service on a Redis Cluster of this machine, beside that on a folder, if there is Redis.
+// peerRedis measures the name service on a Redis Cluster of this machine, beside one on a folder,
+// if Redis is installed.
 func peerRedis(ctx context.Context, env *Env, raw *CSV, r *Result) error {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		r.Note("Names in a Redis Cluster are not measured: redis-server is missing.")
@@ -54,8 +55,8 @@ func peerRedis(ctx context.Context, env *Env, raw *CSV, r *Result) error {
 	return nil
 }
 
-// killRedis kills all nodes of Redis while names are written, starts them again, and counts what was acknowledged and is not
-// there then.
+// killRedis kills all nodes of Redis while names are written, starts them again, and counts the
+// acknowledged records that are lost.
 func (rig *namesRig) killRedis(ctx context.Context) (lost, acknowledged int, err error) {
 	numbers, err := rig.kill(ctx)
 	if err != nil {

@@ -22,28 +22,31 @@ import (
 )
 
 const (
-	// What is held to: round trips of the first frame where a path has to be made and where it is there, and the
-	// controller's CPU for a request for one that is there.
+	// setupUnknown and setupKnown bound the round trip of the first frame if a path must be made
+	// and if it exists. setupCPU bounds the controller's CPU time for a request for a path that
+	// exists.
 	setupUnknown, setupKnown, setupCPU = time.Millisecond, 200 * time.Microsecond, 5 * time.Microsecond
-	// setupBurst are the requests that a host sends at one time to see what they cost, every setupBurstEvery.
+	// setupBurst is the number of requests that a host sends at one time to measure their cost,
+	// every setupBurstEvery.
 	setupBurst, setupBurstEvery = 64, 40 * time.Millisecond
-	// setupEvery is how far requests are apart at least: half of what a port may ask.
+	// setupEvery is the smallest time between two requests: half of the rate that a port is
+	// allowed.
 	setupEvery = time.Millisecond
-	// setupHosts are the hosts that ask, each with setupSources names: between two hosts there are fewer labels than
-	// are asked for.
+	// setupHosts is the number of hosts that send requests, each with setupSources names. Between
+	// two hosts alone there would be fewer labels than are requested.
 	setupHosts, setupSources = 5, 40
-	// setupLeft is how long after the last request rules of paths may be there at most: for their leases, and until the
-	// service has looked.
+	// setupLeft bounds how long after the last request rules of paths may exist: until their leases
+	// have expired and the service has checked them.
 	setupLeft = 2 * time.Minute
-	// setupPatience is how long an answer may take.
-	setupPatience = 2 * time.Second
+	// setupTimeout bounds the time of an answer.
+	setupTimeout = 2 * time.Second
 )
 
 func mfSetup() Experiment {
 	return Experiment{
 		Name:     "mf-setup",
 		Title:    "A path between two names: how long the first frame waits for it",
-		Question: "How long does a request for a path take, when it has to be made and when it is there, and what does that cost the controller?",
+		Question: "How long does a request for a path take if the path must be made and if it exists, and what does it cost the controller?",
 		Source:   "MobilityFirst thesis 2013, table 4.1: 3.5 and 0.46 ms; 114 and 32 us at the controller",
 		Run:      runMFSetup,
 	}
@@ -84,7 +87,7 @@ func runMFSetup(ctx context.Context, env *Env) (*Result, error) {
 	return r, err
 }
 
-// setupRig is a host that asks for paths, and one that answers, neither of which looks at signatures.
+// setupRig is hosts that request paths, and one that answers. None of them verifies signatures.
 type setupRig struct {
 	env        *Env
 	lab        *lab.Lab
@@ -94,10 +97,10 @@ type setupRig struct {
 	answers    *rawlink.Socket
 	there      openflow.MAC
 	sources    []ed25519.PrivateKey // setupSources of each host
-	sending    sync.Mutex           // of any socket
-	silent     atomic.Bool          // no hello is said
+	sending    sync.Mutex           // guards sending on any socket
+	silent     atomic.Bool          // no hello is sent
 	id         uint64
-	label      uint16 // of the path that was asked for last
+	label      uint16 // label of the path that was requested last
 }
 
 var everybody = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
@@ -137,14 +140,14 @@ func (g *setupRig) open(ctx context.Context, l *lab.Lab) error {
 	})
 }
 
-// say has a host send frames.
+// say sends frames from a host.
 func (g *setupRig) say(s *rawlink.Socket, frames ...[]byte) error {
 	g.sending.Lock()
 	defer g.sending.Unlock()
 	return s.Send(frames)
 }
 
-// hello has a host say hello for a name.
+// hello sends a hello for a name from a host.
 func (g *setupRig) hello(s *rawlink.Socket, key ed25519.PrivateKey) error {
 	h := record.SignHello(key, uint64(time.Now().UnixNano()), s.MAC, 0)
 	return g.say(s, h.AppendTo(s.AppendHeader(nil, everybody, 0)))
@@ -176,11 +179,11 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	for i, s := range g.asks {
 		names[s] = g.sources[i*setupSources:][:setupSources]
 	}
-	if err := g.tell(ctx, names); err != nil {
+	if err := g.announceNames(ctx, names); err != nil {
 		return err
 	}
 	greeted := make(chan error, 1)
-	go func() { greeted <- g.greet(answering, names) }()
+	go func() { greeted <- g.keepAnnouncing(answering, names) }()
 	defer func() { stop(); err = errors.Join(err, <-greeted) }()
 	destinations := make([]frame.GUID, len(answerers))
 	for i, key := range answerers {
@@ -190,7 +193,7 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	made := func(i int) (source int, to frame.GUID) {
 		return i % len(g.sources), destinations[i/len(g.sources)]
 	}
-	trips := func(what string, most time.Duration, measure func() ([]float64, error)) error { // most is zero for none
+	trips := func(what string, most time.Duration, measure func() ([]float64, error)) error { // most is the bound; zero means none
 		g.env.Step("%s, %d times", what, requests)
 		took, err := measure()
 		if err != nil {
@@ -209,9 +212,9 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	if err := frames("path to be made", setupUnknown, func(ctx context.Context, i int) error { source, to := made(i); return g.request(ctx, source, to) }); err != nil {
 		return err
 	}
-	g.silent.Store(true) // so that no hello is among what is counted
+	g.silent.Store(true) // so that no hello is counted
 	costs := Table{Title: "The controller's CPU for a request", Columns: []string{"at one time", "requests", "us"}}
-	for _, hosts := range []int{1, setupHosts} { // now, while the leases of all paths hold
+	for _, hosts := range []int{1, setupHosts} { // now, while the leases of all paths are valid
 		g.env.Step("%d requests, %d at one time", requests, hosts*setupBurst)
 		cpu, err := g.cost(ctx, hosts, requests, made)
 		if err != nil {
@@ -245,7 +248,8 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	return nil
 }
 
-// cost is the controller's CPU for a request for a path that is there, where so many hosts ask at one time.
+// cost returns the controller's CPU time for a request for a path that exists, if so many hosts
+// send requests at one time.
 func (g *setupRig) cost(ctx context.Context, hosts, requests int, of func(i int) (source int, to frame.GUID)) (time.Duration, error) {
 	bursts := requests / (hosts * setupBurst)
 	idle, err := g.spend(func() error { return tasks.Sleep(ctx, time.Duration(bursts)*setupBurstEvery) })
@@ -267,9 +271,9 @@ func (g *setupRig) cost(ctx context.Context, hosts, requests int, of func(i int)
 	return (spent - idle) / time.Duration(bursts*hosts*setupBurst), err
 }
 
-// burst has hosts ask at one time, and waits for the answers.
+// burst sends requests from several hosts at one time, and waits for the answers.
 func (g *setupRig) burst(ctx context.Context, burst, hosts int, of func(i int) (source int, to frame.GUID)) error {
-	first := make([]uint64, setupHosts) // of the requests of each
+	first := make([]uint64, setupHosts) // number of the first request of each host
 	for n := range hosts {
 		host := (burst*hosts + n) % setupHosts
 		first[host] = g.id + 1
@@ -292,7 +296,8 @@ func (g *setupRig) burst(ctx context.Context, burst, hosts int, of func(i int) (
 	return nil
 }
 
-// leave waits until the leases of all paths are over, when no rule of theirs may be left.
+// leave waits until the leases of all paths have expired, after which none of their rules may be
+// left.
 func (g *setupRig) leave(ctx context.Context, r *Result) error {
 	most, err := pathRules(ctx, g.lab)
 	if err != nil {
@@ -312,7 +317,7 @@ func (g *setupRig) leave(ctx context.Context, r *Result) error {
 	return nil
 }
 
-// pathRules is how many rules of paths the switches have, as they say themselves.
+// pathRules returns the number of rules of paths that the switches report.
 func pathRules(ctx context.Context, l *lab.Lab) (n int, err error) {
 	for _, s := range l.Topology().Switches {
 		flows, err := l.Switch(s.Name).Ofctl(ctx, "dump-flows")

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// newNames makes so many.
+// newNames returns the keys of n new names.
 func newNames(n int) (all []ed25519.PrivateKey, err error) {
 	for range n {
 		_, key, err := ed25519.GenerateKey(nil)
@@ -27,8 +27,8 @@ func newNames(n int) (all []ed25519.PrivateKey, err error) {
 	return all, nil
 }
 
-// tell has hosts say hello for their names until the controller knows all of them.
-func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
+// announceNames sends hellos for the hosts' names until the controller knows all of them.
+func (g *setupRig) announceNames(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
 	return testbed.PollFor(ctx, time.Minute, "the names", func() error {
 		var infos []mobilityfirst.NameInfo
 		if err := g.deployment.Get(ctx, "/api/v1/mobilityfirst/names", &infos); err != nil {
@@ -57,8 +57,8 @@ func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519
 	})
 }
 
-// greet has hosts say hello for their names every 10 s, as sluice mf host does, until ctx ends.
-func (g *setupRig) greet(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
+// keepAnnouncing sends hellos for the hosts' names every 10 s, as sluice mf host does, until ctx ends.
+func (g *setupRig) keepAnnouncing(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
 	for tasks.Sleep(ctx, 10*time.Second) == nil {
 		if g.silent.Load() {
 			continue
@@ -74,7 +74,7 @@ func (g *setupRig) greet(ctx context.Context, names map[*rawlink.Socket][]ed2551
 	return nil
 }
 
-// spend is the controller's CPU while something is done.
+// spend returns the controller's CPU time while do runs.
 func (g *setupRig) spend(do func() error) (time.Duration, error) {
 	before, err := testbed.CPUTime(g.deployment.Controller().PID())
 	if err != nil {
@@ -87,7 +87,7 @@ func (g *setupRig) spend(do func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// times does something again and again, and gives how long it took, in seconds.
+// times calls do n times, and returns the time of each call in seconds.
 func (g *setupRig) times(ctx context.Context, what string, n int, do func(ctx context.Context, i int) error) (took []float64, err error) {
 	for i := range n {
 		began := time.Now()
@@ -102,7 +102,7 @@ func (g *setupRig) times(ctx context.Context, what string, n int, do func(ctx co
 	return took, nil
 }
 
-// frame is the next request, of one of the names that ask.
+// frame returns the next request of one of the source names.
 func (g *setupRig) frame(source int, to frame.GUID) []byte {
 	g.id++
 	s := g.asks[source/setupSources]
@@ -111,7 +111,7 @@ func (g *setupRig) frame(source int, to frame.GUID) []byte {
 	return q.AppendTo(s.AppendHeader(nil, everybody, 0))
 }
 
-// request asks for a path, and waits for the answer.
+// request requests a path, and waits for the answer.
 func (g *setupRig) request(ctx context.Context, source int, to frame.GUID) error {
 	host := source / setupSources
 	if err := g.say(g.asks[host], g.frame(source, to)); err != nil {
@@ -120,23 +120,23 @@ func (g *setupRig) request(ctx context.Context, source int, to frame.GUID) error
 	return g.await(ctx, host, g.id, 1)
 }
 
-// byLabel sends a frame by the label of the path that was asked for last, by the first host, and waits for the
-// answer.
+// byLabel sends a frame from the first host with the label of the path that was requested last, and
+// waits for the answer.
 func (g *setupRig) byLabel(ctx context.Context, i int) error {
 	f := frame.Probe{Sequence: uint32(i)}
 	if err := g.say(g.asks[0], f.AppendTo(g.asks[0].AppendHeader(nil, g.there, g.label))); err != nil {
 		return err
 	}
 	return g.receive(ctx, 0, func(f frame.Frame) (bool, error) {
-		a, is := f.(*frame.Probe)
-		return is && a.Ack && a.Sequence == uint32(i), nil
+		a, ok := f.(*frame.Probe)
+		return ok && a.Ack && a.Sequence == uint32(i), nil
 	})
 }
 
-// await waits for the answers to so many requests from one on.
+// await waits for the answers to n requests, beginning with the given one.
 func (g *setupRig) await(ctx context.Context, host int, first uint64, n int) error {
 	return g.receive(ctx, host, func(f frame.Frame) (bool, error) {
-		if grant, is := f.(*frame.PathGrant); is && grant.Hello.Challenge >= first {
+		if grant, ok := f.(*frame.PathGrant); ok && grant.Hello.Challenge >= first {
 			if g.label = grant.Label; g.label == 0 {
 				return false, errors.New("the answer has no label")
 			}
@@ -146,9 +146,9 @@ func (g *setupRig) await(ctx context.Context, host int, first uint64, n int) err
 	})
 }
 
-// receive takes frames of a host until one says that it was the last.
+// receive passes a host's frames to take until that returns true.
 func (g *setupRig) receive(ctx context.Context, host int, take func(frame.Frame) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, setupPatience)
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	for {
 		frames, err := g.asks[host].Receive(ctx)

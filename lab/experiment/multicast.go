@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// pimdReady is how long pimd has to find its neighbours, pimdSettles how long to go over
-	// to the shortest path from the source.
+	// pimdReady is how long pimd gets to find its neighbours, and pimdSettles how long to change to
+	// the shortest path from the source.
 	pimdReady, pimdSettles = 10 * time.Second, 6 * time.Second
-	// afterLeave is for how long nothing has to come of a group that was left, which a router
-	// forwards until it has asked who else there is.
+	// afterLeave is the time without datagrams of a group after which leaving it counts as
+	// complete. A router forwards the group until it has asked whether others want it.
 	afterLeave = 3 * time.Second
 )
 
-// hasPimd says whether IP multicast can be measured.
+// hasPimd reports whether IP multicast can be measured.
 func hasPimd() bool {
 	_, err := exec.LookPath("/usr/sbin/pimd")
 	return err == nil
 }
 
-// group is the address of the n-th group, and datagrams to it.
+// group returns the address of the n-th group, and datagrams to it.
 func group(n int) (addr netip.Addr, d testbed.Datagram) {
 	addr = netip.AddrFrom4([4]byte{239, 1, byte(n >> 8), byte(n)})
 	return addr, testbed.Datagram{
@@ -41,7 +41,7 @@ func groupFlow(n int) testbed.PortPair {
 	return testbed.PortPair{From: gatewayapi.SourcePort(uint16(n)), To: gatewayapi.MediaPort}
 }
 
-// multicast has viewers join groups that nobody has used before, and counts.
+// multicast lets viewers join groups that nobody has used before, and counts.
 func (rig *multicastRig) multicast(ctx context.Context, load treeLoad) (c treeCost, err error) {
 	base := rig.groups
 	rig.groups += load.channels
@@ -77,8 +77,8 @@ func (rig *multicastRig) multicast(ctx context.Context, load treeLoad) (c treeCo
 	if err := <-sent; err != nil {
 		return c, err
 	}
-	sent <- nil // for who waits at the end
-	if err := tasks.Sleep(ctx, underWay); err != nil {
+	sent <- nil // for a receiver that waits at the end
+	if err := tasks.Sleep(ctx, maxInFlight); err != nil {
 		return c, err
 	}
 	c, err = rig.steady(ctx, load, base, all)
@@ -86,8 +86,8 @@ func (rig *multicastRig) multicast(ctx context.Context, load treeLoad) (c treeCo
 	return c, err
 }
 
-// join has the first viewer of each group at each host tell the router, as its kernel does for
-// all of them, and waits until it gets the group by the shortest way.
+// join joins each group by its first viewer at each host, as a host's kernel does for all viewers,
+// and waits until the group arrives by the shortest path.
 func (rig *multicastRig) join(ctx context.Context, load treeLoad, base int) (joined []*testbed.Membership, err error) {
 	seen := map[[2]int]bool{}
 	for i := range load.viewers {
@@ -114,8 +114,8 @@ func (rig *multicastRig) join(ctx context.Context, load treeLoad, base int) (joi
 	return joined, tasks.Sleep(ctx, pimdSettles)
 }
 
-// joinedWithin is how long a host may wait for a group: a join that another router has not heard is sent
-// again each minute (RFC 7761, 4.11).
+// joinedWithin is how long a host may wait for a group. A join that another router has missed is
+// sent again each minute (RFC 7761, 4.11).
 const joinedWithin = 100 * time.Second
 
 // first waits for the first datagram of a group at a host.
@@ -131,7 +131,7 @@ func (rig *multicastRig) first(ctx context.Context, at, n int) (first time.Durat
 	return first, err
 }
 
-// steady counts what links carry when nobody joins or leaves.
+// steady counts what links carry while nobody joins or leaves.
 func (rig *multicastRig) steady(ctx context.Context, load treeLoad, base int, all []testbed.Datagram) (c treeCost, err error) {
 	for i := range load.viewers {
 		if err := rig.arrivals[i%len(treeGateways)].Expect(groupFlow(base + load.channel(i))); err != nil {
@@ -152,7 +152,7 @@ func (rig *multicastRig) steady(ctx context.Context, load treeLoad, base int, al
 	return c, err
 }
 
-// multicastTimes measures what takes a viewer's router.
+// multicastTimes measures the actions that concern a viewer's router.
 func (e *Env) multicastTimes(ctx context.Context, rig *multicastRig) (*treeTimes, error) {
 	raw, err := e.CSV("times-multicast", "what", "seconds")
 	if err != nil {
@@ -168,8 +168,8 @@ func (e *Env) multicastTimes(ctx context.Context, rig *multicastRig) (*treeTimes
 	return t, nil
 }
 
-// times has a viewer join, change and leave. What concerns nobody but the kernel of its own
-// host is left out.
+// times makes a viewer join, change and leave. It leaves out actions that concern only the kernel
+// of the viewer's host.
 func (rig *multicastRig) times(ctx context.Context, t *treeTimes) (err error) {
 	one, two := rig.groups+1, rig.groups+2
 	rig.groups += 2
@@ -187,7 +187,7 @@ func (rig *multicastRig) times(ctx context.Context, t *treeTimes) (err error) {
 			err = failed
 		}
 	}()
-	if err := tasks.Sleep(ctx, 2*time.Second); err != nil { // the rendezvous point hears of the source
+	if err := tasks.Sleep(ctx, 2*time.Second); err != nil { // until the rendezvous point has learned of the source
 		return err
 	}
 	here, err := rig.timedJoin(ctx, t, joinInitial, timedHere, one)
@@ -238,7 +238,7 @@ func (rig *multicastRig) timedLeave(ctx context.Context, t *treeTimes, m *testbe
 	began := testbed.Uptime()
 	m.Close()
 	for {
-		if err := tasks.Sleep(ctx, underWay); err != nil {
+		if err := tasks.Sleep(ctx, maxInFlight); err != nil {
 			return err
 		}
 		got, err := rig.arrivals[timedHere].Of(groupFlow(n))

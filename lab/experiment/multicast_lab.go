@@ -16,22 +16,22 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// multicastNet is a network of switches made one of routers: each switch a host that forwards,
-// each link a subnet of its own.
+// multicastNet is a network of switches made into one of routers: each switch becomes a host that
+// forwards, and each link a subnet.
 type multicastNet struct {
 	top     lab.Topology
 	routers []string
 	subnets []subnet
 }
 
-// subnet is a link with its prefix and the routers at it.
+// subnet is a link with its prefix and its routers.
 type subnet struct {
 	prefix netip.Prefix
-	at     map[string]netip.Addr // by node
+	at     map[string]netip.Addr // addresses by node
 }
 
-// rendezvous is the router that is the rendezvous point of all groups: not on the shortest way
-// to every gateway, as it is in a network in which sources are everywhere.
+// rendezvous is the router that is the rendezvous point of all groups. It is not on the shortest
+// path to every gateway, as in any network with sources everywhere.
 const rendezvous = "s4"
 
 func routed(name string, from lab.Topology) *multicastNet {
@@ -56,17 +56,17 @@ func routed(name string, from lab.Topology) *multicastNet {
 	return n
 }
 
-// stub are the routes of a host: all by its router.
+// stub returns the routes of a host, all of them by its router.
 func (n *multicastNet) stub(host string) []lab.Route {
 	for _, s := range n.subnets {
-		if _, is := s.at[host]; is {
+		if _, ok := s.at[host]; ok {
 			return []lab.Route{{To: netip.MustParsePrefix("0.0.0.0/0"), Via: s.at["s"+host[1:]]}}
 		}
 	}
 	return nil
 }
 
-// routes are those of a router to all subnets, by the shortest ways.
+// routes returns the routes of a router to all subnets, by the shortest paths.
 func (n *multicastNet) routes(from string) (all []lab.Route) {
 	via, far := map[string]netip.Addr{}, map[string]int{from: 0}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
@@ -102,7 +102,7 @@ func (n *multicastNet) routes(from string) (all []lab.Route) {
 	return all
 }
 
-// multicastRig is such a network with pimd in each router.
+// multicastRig is such a network with pimd on each router.
 type multicastRig struct {
 	net      *multicastNet
 	lab      *lab.Lab
@@ -111,8 +111,8 @@ type multicastRig struct {
 	arrivals []*testbed.Arrivals
 	watches  []*testbed.FrameWatch
 	daemons  []*testbed.Daemon
-	control  atomic.Uint64 // messages of IGMP and PIM that routers have got
-	groups   int           // that were used
+	control  atomic.Uint64 // messages of IGMP and PIM that routers have received
+	groups   int           // groups that have been used
 }
 
 func (e *Env) withMulticast(ctx context.Context, f func(context.Context, *multicastRig) error) error {
@@ -146,7 +146,7 @@ func (rig *multicastRig) close() {
 func (rig *multicastRig) start(ctx context.Context) (err error) {
 	var rp netip.Addr
 	for _, s := range rig.net.subnets {
-		if a, is := s.at[rendezvous]; is {
+		if a, ok := s.at[rendezvous]; ok {
 			rp = a
 			break
 		}
@@ -171,7 +171,8 @@ func (rig *multicastRig) start(ctx context.Context) (err error) {
 	return err
 }
 
-// router starts pimd, with a folder of its own for what it writes, and counts what it is told.
+// router starts pimd with a folder of its own for its files, and counts the messages that the
+// router receives.
 func (rig *multicastRig) router(ctx context.Context, name, config string) error {
 	at := rig.lab.Host(name)
 	d, err := testbed.StartDaemon(ctx, at, filepath.Join(rig.env.Dir, "pimd-"+name+".log"),
@@ -181,7 +182,7 @@ func (rig *multicastRig) router(ctx context.Context, name, config string) error 
 	}
 	rig.daemons = append(rig.daemons, d)
 	for i := range rig.interfaces(name) {
-		w, err := testbed.WatchFrames(at, fmt.Sprintf("eth%d", i), rig.hear)
+		w, err := testbed.WatchFrames(at, fmt.Sprintf("eth%d", i), rig.startReceiving)
 		if err != nil {
 			return err
 		}
@@ -190,8 +191,9 @@ func (rig *multicastRig) router(ctx context.Context, name, config string) error 
 	return nil
 }
 
-// hear counts messages of the control plane. PIM's Register is none: it has a datagram in it.
-func (rig *multicastRig) hear(frame []byte) {
+// startReceiving counts messages of the control plane. PIM's Register does not count, because it contains a
+// datagram.
+func (rig *multicastRig) startReceiving(frame []byte) {
 	const ethernet, igmp, pim, register = 14, 2, 103, 1
 	h, err := packet.Parse(frame)
 	if err != nil || h.EthType != packet.TypeIPv4 || h.Proto != igmp && h.Proto != pim {
@@ -204,7 +206,7 @@ func (rig *multicastRig) hear(frame []byte) {
 	rig.control.Add(1)
 }
 
-// interfaces are the links of a node, in the order of its interfaces.
+// interfaces returns the links of a node, in the order of its interfaces.
 func (rig *multicastRig) interfaces(node string) (links []lab.Link) {
 	for _, l := range rig.net.top.Links {
 		if l.A.Node == node || l.B.Node == node {
@@ -214,7 +216,7 @@ func (rig *multicastRig) interfaces(node string) (links []lab.Link) {
 	return links
 }
 
-// linkBytes is how many bytes routers have sent to each other.
+// linkBytes returns how many bytes routers have sent to each other.
 func (rig *multicastRig) linkBytes(context.Context) (map[string]uint64, error) {
 	out := map[string]uint64{}
 	for _, r := range rig.net.routers {

@@ -13,21 +13,21 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// controlIdle is how long messages are counted that there are without any flow.
+// controlIdle is how long messages are counted while there are no flows.
 const controlIdle = 10 * time.Second
 
 func multipathControl() Experiment {
 	return Experiment{
 		Name:     "multipath-control",
 		Title:    "What it costs the controller to know large flows: each connection, counters, samples, joins",
-		Question: "How many OpenFlow messages does a flow cost, by how large ones are found, and what do they get for it?",
+		Question: "How many OpenFlow messages a flow does each way to detect large flows cost, and what do large flows gain?",
 		Source:   "QoS dissertation 2018, chapter 5; Hedera (Al-Fares et al., NSDI 2010)",
 		Varies:   []string{"way"},
 		Run:      runMultipathControl,
 	}
 }
 
-// controlWay is how large flows are found, and who does it.
+// controlWay is a way to detect large flows, with the program that does it.
 type controlWay struct {
 	name, what string
 	fatTreeWay
@@ -42,24 +42,24 @@ var controlWays = []controlWay{
 	{name: "joins", what: "one further subflow of large connections, opened by the host agent and placed", fatTreeWay: fatTreeWay{subflows: 2, placed: true}},
 }
 
-// controlRun is what one way has cost, and what large flows have got.
+// controlRun holds the messages of one way, and the shares of large flows.
 type controlRun struct {
 	controlWay
 	flows []fatTreeFlow
-	// cost are the messages while it ran, idle those in a second without flows.
+	// cost counts the messages during the run, and idle those in a second without flows.
 	cost, idle controlCount
 }
 
-// controlCount are messages between a controller and all switches, in both directions, by what they
-// are for: packets that come up and are sent down, changes of rules, what switches tell of rules that
-// have gone, and counters of rules. What finds links, reads ports, or is a sign of life or a barrier
-// is not among them.
+// controlCount counts messages between a controller and all switches, in both directions, by
+// purpose: packet-ins and packet-outs, changes of rules, notices of removed rules, and counters of
+// rules. It leaves out messages that find links or read ports, echo messages and barriers.
 type controlCount struct{ packets, changes, removed, counters float64 }
 
-// controlled is the count of messages of which of tells how many there are of a type, about something.
+// controlled returns the counts by purpose. of returns the number of messages of a kind that are
+// about something.
 func controlled(of func(kind, about string) float64) (c controlCount) {
 	for _, kind := range []string{"packet_in", "packet_out"} {
-		c.packets += of(kind, "") // those of LLDP are apart
+		c.packets += of(kind, "") // those of LLDP are counted separately
 	}
 	for _, kind := range []string{"flow_mod", "group_mod", "meter_mod", "experimenter"} {
 		c.changes += of(kind, "")
@@ -81,11 +81,11 @@ func (c controlCount) over(n float64) controlCount {
 	return controlCount{c.packets / n, c.changes / n, c.removed / n, c.counters / n}
 }
 
-// conductor is a controller whose messages are counted.
-type conductor interface {
-	// hosts fails until as many hosts can be reached by all.
+// countedController is a controller whose messages are counted.
+type countedController interface {
+	// hosts returns an error until n hosts can be reached by all.
 	hosts(ctx context.Context, n int) error
-	// begin has it look for large flows, if it does not from its start on.
+	// begin starts looking for large flows, unless the controller does so from its start.
 	begin(ctx context.Context) error
 	count(ctx context.Context) (controlCount, error)
 	Close() error
@@ -135,12 +135,12 @@ func runMultipathControl(ctx context.Context, env *Env) (*Result, error) {
 	return controlResult(s, all), nil
 }
 
-// messageRig carries the same flows under several controllers.
+// messageRig carries the same flows with several controllers.
 type messageRig struct{ fatTreeRig }
 
 func (r *messageRig) run(ctx context.Context, w controlWay, flows []matrixFlow) (run controlRun, err error) {
 	run = controlRun{controlWay: w}
-	c, err := r.conduct(ctx, w)
+	c, err := r.startController(ctx, w)
 	if err != nil {
 		return run, err
 	}
@@ -152,7 +152,7 @@ func (r *messageRig) run(ctx context.Context, w controlWay, flows []matrixFlow) 
 			return run, err
 		}
 	}
-	if err := r.meet(ctx, r.ring()); err != nil {
+	if err := r.introduceHosts(ctx, r.ring()); err != nil {
 		return run, err
 	}
 	if err := testbed.Poll(ctx, "all hosts", func() error { return c.hosts(ctx, len(r.lab.Topology().Hosts)) }); err != nil {
@@ -170,7 +170,8 @@ func (r *messageRig) run(ctx context.Context, w controlWay, flows []matrixFlow) 
 	return run, err
 }
 
-// ring has each host talk to the next: all are known then, and few pairs know each other.
+// ring returns flows from each host to the next: then all hosts are known, but few pairs know each
+// other.
 func (r *messageRig) ring() []matrixFlow {
 	all := make([]matrixFlow, len(r.lab.Topology().Hosts))
 	for i := range all {
@@ -179,8 +180,8 @@ func (r *messageRig) ring() []matrixFlow {
 	return all
 }
 
-// between counts the messages while something is done.
-func between(ctx context.Context, c conductor, do func() error) (controlCount, error) {
+// between counts the messages while do runs.
+func between(ctx context.Context, c countedController, do func() error) (controlCount, error) {
 	before, err := c.count(ctx)
 	if err != nil {
 		return controlCount{}, err
@@ -192,7 +193,7 @@ func between(ctx context.Context, c conductor, do func() error) (controlCount, e
 	return after.minus(before), err
 }
 
-// share is the mean share of a link that large flows have got.
+// share returns the mean share of a link that large flows have reached.
 func (r controlRun) share() float64 { return mean(fatTreeRun{flows: r.flows}.shares()) }
 
 func controlResult(s fatTreeScale, all []controlRun) *Result {
@@ -211,7 +212,7 @@ func controlResult(s fatTreeScale, all []controlRun) *Result {
 	}
 	r.Tables = append(r.Tables, t)
 	joins, measured := of["joins"]
-	if polled, is := of["counters"]; measured && is {
+	if polled, ok := of["counters"]; measured && ok {
 		r.Claim(joins.cost.all() < polled.cost.all(), "joins cost fewer messages than rules and counters of all connections", "%.0f, counters %.0f", joins.cost.all(), polled.cost.all())
 		r.Claim(joins.share() > polled.share(), "and large flows get more", "%.1f %% of a link, with counters %.1f %%", joins.share()*100, polled.share()*100)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// conduct starts the controller of a way.
-func (r *messageRig) conduct(ctx context.Context, w controlWay) (conductor, error) {
+// startController starts the controller of a way.
+func (r *messageRig) startController(ctx context.Context, w controlWay) (countedController, error) {
 	interval := max(time.Duration(float64(5*time.Second)/r.scale.pace), time.Second)
 	if w.polled {
 		return r.poll(ctx, interval)
@@ -34,17 +34,17 @@ func (r *messageRig) conduct(ctx context.Context, w controlWay) (conductor, erro
 	if err != nil {
 		return nil, err
 	}
-	return &ours{n, w.reactive}, nil
+	return &sluiceController{n, w.reactive}, nil
 }
 
-// ours is Sluice's controller.
-type ours struct {
+// sluiceController is Sluice's controller.
+type sluiceController struct {
 	*testbed.Network
 	reactive bool
 }
 
 // hosts implements conductor.
-func (o *ours) hosts(ctx context.Context, n int) error {
+func (o *sluiceController) hosts(ctx context.Context, n int) error {
 	m, err := o.Metrics(ctx)
 	name := "sluice_network_destinations"
 	if o.reactive {
@@ -57,10 +57,10 @@ func (o *ours) hosts(ctx context.Context, n int) error {
 }
 
 // begin implements conductor.
-func (*ours) begin(context.Context) error { return nil }
+func (*sluiceController) begin(context.Context) error { return nil }
 
 // count implements conductor.
-func (o *ours) count(ctx context.Context) (controlCount, error) {
+func (o *sluiceController) count(ctx context.Context) (controlCount, error) {
 	m, err := o.Metrics(ctx)
 	return controlled(func(kind, about string) float64 {
 		return m.SumOf("sluice_network_messages_total", "type", kind, "about", about)
@@ -75,7 +75,7 @@ type polled struct {
 }
 
 // poll starts the controller that reads counters, and waits until it knows all links.
-func (r *messageRig) poll(ctx context.Context, interval time.Duration) (conductor, error) {
+func (r *messageRig) poll(ctx context.Context, interval time.Duration) (countedController, error) {
 	capacities, links, err := r.capacities()
 	if err != nil {
 		return nil, err
@@ -101,7 +101,8 @@ func (r *messageRig) poll(ctx context.Context, interval time.Duration) (conducto
 	return p, nil
 }
 
-// capacities are those of all ports of switches, and links is how many directed links join these.
+// capacities returns the capacities of all ports of switches, and the number of directed links
+// between switches.
 func (r *messageRig) capacities() (of map[network.PortRef]uint64, links int, err error) {
 	t := r.lab.Topology()
 	dpids := map[string]openflow.DatapathID{}
@@ -112,8 +113,8 @@ func (r *messageRig) capacities() (of map[network.PortRef]uint64, links int, err
 	for _, link := range t.Links {
 		joins := 0
 		for _, end := range []lab.End{link.A, link.B} {
-			dpid, is := dpids[end.Node]
-			if !is {
+			dpid, ok := dpids[end.Node]
+			if !ok {
 				continue
 			}
 			port, err := r.lab.Switch(end.Node).Port(link.Name)

@@ -16,32 +16,32 @@ import (
 const (
 	cutPort = 7300
 	cutRate = 20e6
-	// cutStall is how long a connection is to stall at most, in the middle of all cuts.
+	// cutStall bounds the median over all cuts of a connection's longest stall.
 	cutStall = 250 * time.Millisecond
-	// cutWatch is for how long after a cut a connection is watched.
+	// cutWatch is how long a connection is watched after a cut.
 	cutWatch = 4 * time.Second
 )
 
 func multipathCut() Experiment {
 	return Experiment{
 		Name:     "multipath-cut",
-		Title:    "A connection with further subflows loses a link or a switch of its ways",
-		Question: "How long does a connection stall when one of its ways dies, and when has the subflow another?",
+		Title:    "A connection with further subflows loses a link or a switch of its paths",
+		Question: "How long does a connection stall when one of its paths fails, and how soon does the subflow have another path?",
 		Varies:   []string{"what"},
 		Run:      runMultipathCut,
 	}
 }
 
-// cutKinds are what dies.
+// cutKinds lists what fails.
 var cutKinds = []string{"link", "switch"}
 
-// cutOutcome is what one death has done to a connection.
+// cutOutcome holds the effects of one failure on a connection.
 type cutOutcome struct {
 	what         string
 	stall, moved time.Duration
 }
 
-// cutRig is the network of multipath-gain with three ways, and its controller.
+// cutRig is the network of multipath-gain with three paths, and its controller.
 type cutRig struct {
 	env *Env
 	lab *lab.Lab
@@ -98,11 +98,11 @@ func runMultipathCut(ctx context.Context, env *Env) (*Result, error) {
 	return cutResult(kinds, all), nil
 }
 
-// cut begins a connection, waits until its further subflows carry something, has a way of one
-// die, and mends it again.
+// cut opens a connection, waits until its further subflows carry data, makes the path of one fail,
+// and restores it.
 func (r *cutRig) cut(ctx context.Context, what string) (o cutOutcome, err error) {
 	o.what = what
-	if err := r.whole(ctx); err != nil {
+	if err := r.awaitRecovery(ctx); err != nil {
 		return o, err
 	}
 	f, err := r.begin(ctx)
@@ -114,12 +114,12 @@ func (r *cutRig) cut(ctx context.Context, what string) (o cutOutcome, err error)
 	if err != nil {
 		return o, err
 	}
-	way := fmt.Sprintf("w%d", uint64(victim.Path[1].Switch)-2) // s1 and s2 come first
+	way := fmt.Sprintf("w%d", uint64(victim.Path[1].Switch)-2) // s1 and s2 come before the switches of the paths
 	link, err := linkBetween(r.lab, "s1", way)
 	if err != nil {
 		return o, err
 	}
-	f.forget()
+	f.resetStall()
 	died := time.Now()
 	if what == "link" {
 		err = r.lab.SetLink(ctx, link, false)
@@ -142,8 +142,8 @@ func (r *cutRig) cut(ctx context.Context, what string) (o cutOutcome, err error)
 	return o, r.lab.Switch(way).Start(ctx)
 }
 
-// whole returns when all links are known, and both hosts reach each other.
-func (r *cutRig) whole(ctx context.Context) error {
+// awaitRecovery waits until all links are known and both hosts reach each other.
+func (r *cutRig) awaitRecovery(ctx context.Context) error {
 	if err := testbed.Poll(ctx, "all links", func() error {
 		var found []struct{}
 		err := r.net.Get(ctx, "/api/v1/network/links", &found)
@@ -155,10 +155,10 @@ func (r *cutRig) whole(ctx context.Context) error {
 		return err
 	}
 	a, b := r.lab.Host("a"), r.lab.Host("b")
-	return reaches(ctx, a, a.Addr(), b.Addr())
+	return awaitReachable(ctx, a, a.Addr(), b.Addr())
 }
 
-// subflows are those of the connection that have been placed.
+// subflows returns the connection's subflows that have been placed.
 func (r *cutRig) subflows(ctx context.Context, f *cutFlow) (own []subflows.Subflow, err error) {
 	var all []subflows.Subflow
 	if err := r.net.Get(ctx, "/api/v1/qos/subflows", &all); err != nil {
@@ -172,7 +172,7 @@ func (r *cutRig) subflows(ctx context.Context, f *cutFlow) (own []subflows.Subfl
 	return own, nil
 }
 
-// victim is one of three further subflows that have been placed, once all have.
+// victim waits until three further subflows have been placed, and returns one of them.
 func (r *cutRig) victim(ctx context.Context, f *cutFlow) (victim subflows.Subflow, err error) {
 	err = testbed.Poll(ctx, "three further subflows", func() error {
 		own, err := r.subflows(ctx, f)
@@ -187,10 +187,10 @@ func (r *cutRig) victim(ctx context.Context, f *cutFlow) (victim subflows.Subflo
 	if err != nil {
 		return victim, err
 	}
-	return victim, tasks.Sleep(ctx, 2*time.Second) // they have become fast
+	return victim, tasks.Sleep(ctx, 2*time.Second) // until they have become fast
 }
 
-// moved waits until a subflow has another way, and tells how long after a time.
+// moved waits until a subflow has another path, and returns the time since the given one.
 func (r *cutRig) moved(ctx context.Context, victim subflows.Subflow, since time.Time) (after time.Duration, err error) {
 	err = testbed.Poll(ctx, "the subflow to go another way", func() error {
 		var all []subflows.Subflow

@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// cutFlow is a connection that carries as much as it can.
+// cutFlow is a connection that sends as fast as it can.
 type cutFlow struct {
 	began       time.Time
 	client      net.Conn
 	server      net.Listener
 	group       *tasks.Group
-	last, worst atomic.Int64 // of arrivals, in nanoseconds since began; the longest pause
+	last, worst atomic.Int64 // nanoseconds since began: time of the last arrival; length of the longest pause
 }
 
 // begin opens a connection by MPTCP from one host to the other.
@@ -43,12 +43,12 @@ func (f *cutFlow) send() {
 	block := make([]byte, 64<<10)
 	for {
 		if _, err := f.client.Write(block); err != nil {
-			return // it has been closed
+			return // the connection has been closed
 		}
 	}
 }
 
-// receive notes the pauses between arrivals.
+// receive records the pauses between arrivals.
 func (f *cutFlow) receive() {
 	c, err := f.server.Accept()
 	if err != nil {
@@ -67,10 +67,10 @@ func (f *cutFlow) receive() {
 	}
 }
 
-// forget begins to look for the longest pause anew.
-func (f *cutFlow) forget() { f.worst.Store(0) }
+// resetStall resets the longest pause.
+func (f *cutFlow) resetStall() { f.worst.Store(0) }
 
-// stall is the longest pause since, one that lasts included.
+// stall returns the longest pause since forget, including the present one.
 func (f *cutFlow) stall() time.Duration {
 	return time.Duration(max(f.worst.Load(), int64(time.Since(f.began))-f.last.Load()))
 }

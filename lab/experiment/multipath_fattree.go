@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// fatTreeRate is that of every link, in bit/s: what two processors carry in a tree of 45
+// fatTreeRate is the rate of every link in bit/s, which two processors carry in a tree of 45
 // switches that forward in user space.
 const fatTreeRate = 5e6
 
-// fatTreePace is by how much the times of the dissertation are divided.
+// fatTreePace is the factor by which the times of the dissertation are divided.
 const fatTreePace = 4
 
 func multipathFatTree() Experiment {
@@ -29,19 +29,19 @@ func multipathFatTree() Experiment {
 	}
 }
 
-// fatTreeWay is how flows are carried.
+// fatTreeWay is a way to carry flows.
 type fatTreeWay struct {
 	name string
-	// subflows is how many a large flow has at most, the first one included; 1 is plain TCP.
+	// subflows bounds the subflows of a large flow, the first one included; 1 means plain TCP.
 	subflows int
 	placed   bool
-	// published are the mean shares of a link of large flows, in percent, in both matrices;
-	// none if there are none.
+	// published holds the mean shares of a link of large flows by matrix, in percent. It is empty
+	// if none were published.
 	published map[string]float64
 }
 
-// fatTreeWays are the five of the dissertation; what many hashed subflows would do; and plain TCP
-// that is placed as a whole once samples of packets show that it is large.
+// fatTreeWays lists the five ways of the dissertation, one with many hashed subflows, and one with
+// plain TCP connections that are placed once samples of packets show that they are large.
 var fatTreeWays = []fatTreeWay{
 	{"TCP hashed", 1, false, map[string]float64{"TM1": 49.4, "TM2": 36.6}},
 	{"2 hashed", 2, false, map[string]float64{"TM1": 64.4, "TM2": 52.4}},
@@ -52,10 +52,10 @@ var fatTreeWays = []fatTreeWay{
 	{"TCP placed", 1, true, nil},
 }
 
-// fatTreeScale is how much is run.
+// fatTreeScale holds the sizes of a run.
 type fatTreeScale struct {
 	k, flows int
-	// pace is by how much times are divided.
+	// pace is the factor by which times are divided.
 	pace     float64
 	ways     []fatTreeWay
 	matrices []trafficMatrix
@@ -73,27 +73,27 @@ func fatTreeScaleOf(env *Env) (s fatTreeScale, err error) {
 	return s, err
 }
 
-// fatTreeRun is one way of carrying one matrix.
+// fatTreeRun holds the results of one way with one matrix.
 type fatTreeRun struct {
 	matrix trafficMatrix
 	way    fatTreeWay
 	flows  []fatTreeFlow
-	// tcp and arp are packets that came to the controller while it ran, joins those that were
-	// marked SYNs of further subflows, and placed how many of them got a path.
+	// tcp and arp count packets that reached the controller during the run, joins those that were
+	// marked SYNs of further subflows, and placed those of them that got a path.
 	tcp, arp, joins, placed float64
 	cpu                     float64 // processors that were busy
 	drops                   testbed.Drops
 }
 
-// fatTreeFlow is what became of a flow.
+// fatTreeFlow holds the results of a flow.
 type fatTreeFlow struct {
 	matrixFlow
-	took time.Duration // from when its client began to connect to its last byte
-	// hangs says that it was given up before that.
+	took time.Duration // from the begin of the client's connection to its last byte
+	// hangs means that the flow was given up before that.
 	hangs bool
 }
 
-// hanging is how many flows were given up.
+// hanging returns the number of flows that were given up.
 func (r fatTreeRun) hanging() (n int) {
 	for _, f := range r.flows {
 		if f.hangs {
@@ -103,7 +103,7 @@ func (r fatTreeRun) hanging() (n int) {
 	return n
 }
 
-// share is the part of a link's rate that the flow has got, payload alone.
+// share returns the share of a link's rate that the flow has reached, payload alone.
 func (f fatTreeFlow) share() float64 { return f.work.Seconds() / f.took.Seconds() }
 
 func runMultipathFatTree(ctx context.Context, env *Env) (*Result, error) {

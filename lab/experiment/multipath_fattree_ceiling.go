@@ -14,9 +14,9 @@ import (
 // ceilingWork is how long each flow of the ceiling would take at the rate of a link.
 const ceilingWork = 15 * time.Second
 
-// ceiling is the mean share of a link that plain TCP gets when all hosts send at once, each to
-// one of the next pod, on paths of which no two share a link, written by hand: what the machine
-// carries, and TCP's headers and start leave, where routing is perfect.
+// ceiling returns the mean share of a link that plain TCP reaches with perfect routing: all hosts
+// send at once, each to one of the next pod, on paths of which no two share a link, by rules
+// written here. It shows what the machine carries, less TCP's headers and start.
 func (r *fatTreeRig) ceiling(ctx context.Context) (float64, error) {
 	r.env.Step("what the machine carries: all hosts at once, on paths that share no link")
 	half := r.scale.k / 2
@@ -24,16 +24,16 @@ func (r *fatTreeRig) ceiling(ctx context.Context) (float64, error) {
 	flows := make([]matrixFlow, hosts)
 	rules := map[string][]string{}
 	for i := range flows {
-		to := (i + half*half) % hosts // the same place of the next pod
+		to := (i + half*half) % hosts // the host at the same place of the next pod
 		flows[i] = matrixFlow{from: i, to: to, work: ceilingWork, large: true}
-		if err := r.lead(rules, i, to); err != nil {
+		if err := r.addPath(rules, i, to); err != nil {
 			return 0, err
 		}
 	}
 	if err := r.write(ctx, rules); err != nil {
 		return 0, err
 	}
-	if err := r.meet(ctx, flows); err != nil {
+	if err := r.introduceHosts(ctx, flows); err != nil {
 		return 0, err
 	}
 	out, err := r.carry(ctx, flows, false)
@@ -50,10 +50,10 @@ func (r *fatTreeRig) ceiling(ctx context.Context) (float64, error) {
 	return mean(shares), tasks.Sleep(ctx, time.Second)
 }
 
-// lead adds the rules of a path between two hosts of the same place in their pods, both ways.
-// The n-th host of the m-th rack goes by the n-th aggregation switch and its m-th core switch,
-// so that each link carries one host's packets.
-func (r *fatTreeRig) lead(rules map[string][]string, from, to int) error {
+// addPath adds the rules of a path between two hosts at the same place in their pods, in both
+// directions. The n-th host of the m-th rack uses the n-th aggregation switch and its m-th core
+// switch, so that each link carries one host's packets.
+func (r *fatTreeRig) addPath(rules map[string][]string, from, to int) error {
 	half := r.scale.k / 2
 	place := func(host int) (pod, rack, n int) {
 		return host / (half * half), host / half % half, host % half
@@ -86,7 +86,7 @@ func (r *fatTreeRig) lead(rules map[string][]string, from, to int) error {
 	return nil
 }
 
-// write gives switches their rules.
+// write installs rules in switches.
 func (r *fatTreeRig) write(ctx context.Context, rules map[string][]string) error {
 	file := filepath.Join(r.env.Dir, "ceiling.flows")
 	for _, s := range r.lab.Topology().Switches {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// shares are the parts of a link that large flows have got.
+// shares returns the shares of a link that large flows have reached.
 func (r fatTreeRun) shares() []float64 { return r.of(true, fatTreeFlow.share) }
 
 // of returns a figure of each large flow, or of each small one.
@@ -21,8 +21,8 @@ func (r fatTreeRun) of(large bool, figure func(fatTreeFlow) float64) (all []floa
 
 func seconds(f fatTreeFlow) float64 { return f.took.Seconds() }
 
-// modelled is the mean share that the model of flows gives large ones of a run, as a part of a
-// link; ideal is that of the best routing there could be.
+// modelled returns the mean share of a link of large flows in the model of a run, and with the best
+// possible routing.
 func (r fatTreeRun) modelled(k int) (way, ideal float64) {
 	flows := make([]matrixFlow, len(r.flows))
 	for i, f := range r.flows {
@@ -37,7 +37,7 @@ func (r fatTreeRun) modelled(k int) (way, ideal float64) {
 		}
 		return mean(all)
 	}
-	way = math.NaN() // the model does not move what is not placed when it begins
+	way = math.NaN() // the model does not move flows that are not placed when they begin
 	if !r.way.samples() {
 		way = share(modelWay{subflows: r.way.subflows, placed: r.way.placed, single: true})
 	}
@@ -103,7 +103,7 @@ func fatTreeTable(s fatTreeScale, all []fatTreeRun, ceiling float64) Table {
 	return t
 }
 
-// fatTreeMachine says what the runs have asked of the controller and of the machine.
+// fatTreeMachine returns a table of the load of the controller and of the machine.
 func fatTreeMachine(all []fatTreeRun) Table {
 	t := Table{
 		Title:   "Packets that came to the controller, and the machine",
@@ -115,13 +115,14 @@ func fatTreeMachine(all []fatTreeRun) Table {
 	return t
 }
 
-// fatTreeCompare holds the ways of one matrix, by their names, against plain TCP over hash.
+// fatTreeCompare adds claims that compare the ways of one matrix, by their names, with plain TCP
+// over hash.
 func fatTreeCompare(r *Result, s fatTreeScale, of map[string]fatTreeRun, ceiling float64) {
 	plain, measured := of["TCP hashed"]
 	for _, w := range fatTreeWays {
-		run, is := of[w.name]
+		run, ok := of[w.name]
 		switch {
-		case !measured || !is || !w.placed:
+		case !measured || !ok || !w.placed:
 		case w.samples():
 			share, tcp := mean(run.shares()), mean(plain.shares())
 			r.Claim(share > tcp, fmt.Sprintf("%s, %s: large flows get more than where hash has put them", run.matrix.name, w.name), "%.1f %% of a link, hash %.1f %%", share*100, tcp*100)
@@ -131,8 +132,8 @@ func fatTreeCompare(r *Result, s fatTreeScale, of map[string]fatTreeRun, ceiling
 	}
 }
 
-// fatTreeClaims are about placed subflows: beside plain TCP, as many hashed ones, what is
-// published, and what small flows have of it.
+// fatTreeClaims adds claims that compare placed subflows with plain TCP, with as many hashed ones,
+// and with the published figures, and claims about small flows.
 func fatTreeClaims(r *Result, s fatTreeScale, placed, plain, hashed fatTreeRun, ceiling float64) {
 	name := fmt.Sprintf("%s, %s: ", placed.matrix.name, placed.way.name)
 	share := mean(placed.shares())
@@ -154,7 +155,7 @@ func fatTreeClaims(r *Result, s fatTreeScale, placed, plain, hashed fatTreeRun, 
 	}
 }
 
-// fatTreePlots are figures 5.11 to 5.14.
+// fatTreePlots returns figures 5.11 to 5.14.
 func fatTreePlots(m trafficMatrix, all []fatTreeRun) []Plot {
 	throughput := Plot{Name: "throughput-" + m.name, Title: "Throughput of large flows, " + m.name, X: "part of a link's rate", Y: "part of the flows", Left: true}
 	completion := Plot{Name: "completion-" + m.name, Title: "Completion time of large flows, " + m.name, X: "seconds", Y: "part of the flows"}
@@ -170,7 +171,8 @@ func fatTreePlots(m trafficMatrix, all []fatTreeRun) []Plot {
 	return []Plot{throughput, completion, small}
 }
 
-// distribution is the part of values that are not above one.
+// distribution returns the empirical distribution function of values: for each value the share of
+// values that are not larger.
 func distribution(label string, values []float64) Series {
 	s := Series{Label: label}
 	for i, v := range slices.Sorted(slices.Values(values)) {

@@ -25,7 +25,7 @@ type fatTreeRig struct {
 	scale fatTreeScale
 }
 
-// host is one by its number in a matrix.
+// host returns a host by its number in a matrix.
 func (r *fatTreeRig) host(i int) *lab.LiveHost { return r.lab.Host(r.lab.Topology().Hosts[i].Name) }
 
 // run carries the flows of a matrix in one way, with a controller and host agents of their own.
@@ -48,10 +48,10 @@ func (r *fatTreeRig) run(ctx context.Context, m trafficMatrix, w fatTreeWay, flo
 			return run, err
 		}
 	}
-	if err := r.meet(ctx, flows); err != nil {
+	if err := r.introduceHosts(ctx, flows); err != nil {
 		return run, err
 	}
-	if err := r.led(ctx, n); err != nil {
+	if err := r.awaitRules(ctx, n); err != nil {
 		return run, err
 	}
 	before, err := r.read(ctx, n)
@@ -71,13 +71,14 @@ func (r *fatTreeRig) run(ctx context.Context, m trafficMatrix, w fatTreeWay, flo
 	return run, err
 }
 
-// fatTreeSampling is of how many packets switches send one, where plain TCP is placed.
+// fatTreeSampling is the sampling rate of switches where plain TCP is placed: one in so many
+// packets.
 const fatTreeSampling = 100
 
-// samples says whether large connections of plain TCP are placed.
+// samples reports whether large connections of plain TCP are placed.
 func (w fatTreeWay) samples() bool { return w.placed && w.subflows == 1 }
 
-// sampling is what the configuration of a way says of samples of packets.
+// sampling returns the configuration of sampling for a way.
 func (r *fatTreeRig) sampling(w fatTreeWay) string {
 	if !w.samples() {
 		return ""
@@ -86,7 +87,7 @@ func (r *fatTreeRig) sampling(w fatTreeWay) string {
 	return fmt.Sprintf("  measure: both\n  sflow: {listen: \"%v\", collector: \"%v\", sampling: %d}\n", to, to, fatTreeSampling)
 }
 
-// services are the sections of a way's configuration.
+// services returns the configuration's sections for a way.
 func (r *fatTreeRig) services(w fatTreeWay) string {
 	text := fmt.Sprintf("qos: {subflows: {enabled: %v, plain_tcp: %v}}\n", w.placed, w.samples())
 	if !w.samples() {
@@ -99,7 +100,7 @@ func (r *fatTreeRig) services(w fatTreeWay) string {
 	return text
 }
 
-// agents runs the daemon on every host. They are stopped by stop.
+// agents starts the daemon on every host; stop ends them.
 func (r *fatTreeRig) agents(ctx context.Context, subflows int) (stop func(), err error) {
 	var daemons []*testbed.Daemon
 	stop = func() {
@@ -119,8 +120,8 @@ func (r *fatTreeRig) agents(ctx context.Context, subflows int) (stop func(), err
 	return stop, nil
 }
 
-// meet has all pairs exchange a packet, so that hosts are known, and know each other.
-func (r *fatTreeRig) meet(ctx context.Context, flows []matrixFlow) error {
+// introduceHosts makes all pairs exchange a packet, so that hosts are known, and know each other.
+func (r *fatTreeRig) introduceHosts(ctx context.Context, flows []matrixFlow) error {
 	group := tasks.New()
 	defer group.Stop()
 	errs := make(chan error, len(flows))
@@ -128,7 +129,7 @@ func (r *fatTreeRig) meet(ctx context.Context, flows []matrixFlow) error {
 	for _, f := range flows {
 		at <- struct{}{}
 		group.Start(func(context.Context) {
-			errs <- reaches(ctx, r.host(f.from), r.host(f.from).Addr(), r.host(f.to).Addr())
+			errs <- awaitReachable(ctx, r.host(f.from), r.host(f.from).Addr(), r.host(f.to).Addr())
 			<-at
 		})
 	}
@@ -139,8 +140,8 @@ func (r *fatTreeRig) meet(ctx context.Context, flows []matrixFlow) error {
 	return err
 }
 
-// led returns when all switches have rules for all hosts.
-func (r *fatTreeRig) led(ctx context.Context, n *testbed.Network) error {
+// awaitRules waits until all switches have rules for all hosts.
+func (r *fatTreeRig) awaitRules(ctx context.Context, n *testbed.Network) error {
 	hosts := float64(len(r.lab.Topology().Hosts))
 	return testbed.Poll(ctx, "rules for all hosts", func() error {
 		m, err := n.Metrics(ctx)
@@ -151,9 +152,9 @@ func (r *fatTreeRig) led(ctx context.Context, n *testbed.Network) error {
 	})
 }
 
-// hangsAfter is how long a flow may take, which at the rate of a link takes seconds, and minutes behind
-// many others: kernels have been seen whose MPTCP receiver takes no more, of a connection whose subflows
-// lose much.
+// hangsAfter bounds the time of a flow, which takes seconds at the rate of a link, and minutes
+// behind many others. On some kernels the MPTCP receiver of a connection whose subflows lose much
+// stops reading.
 const hangsAfter = 10 * time.Minute
 
 var errHangs = errors.New("it hangs")
@@ -186,7 +187,7 @@ func (r *fatTreeRig) carry(ctx context.Context, flows []matrixFlow, multipath bo
 	return out, context.Cause(ctx)
 }
 
-// fatTreeReading is what is counted before and after a run.
+// fatTreeReading holds what is counted before and after a run.
 type fatTreeReading struct {
 	at                      time.Time
 	idle                    time.Duration

@@ -24,14 +24,14 @@ const (
 	gainBytes = 100_000_000
 )
 
-// gainWanted is how many times as fast as plain TCP a transfer of that size is to be over so
-// many ways.
+// gainWanted is how many times as fast as plain TCP a transfer of that size must be, by the number
+// of paths.
 var gainWanted = map[int]float64{2: 1.85, 3: 2.7}
 
 func multipathGain() Experiment {
 	return Experiment{
 		Name:     "multipath-gain",
-		Title:    "Large transfers of unmodified programs over two and three ways",
+		Title:    "Large transfers of unmodified programs over two and three paths",
 		Question: "How much faster is a large transfer when its connection gets further subflows, and from what size on?",
 		Source:   "QoS dissertation 2018, chapter 5",
 		Varies:   []string{"ways", "rate", "size"},
@@ -39,15 +39,15 @@ func multipathGain() Experiment {
 	}
 }
 
-// gainCase is a network and what is transferred in it.
+// gainCase is a network with the transfers in it.
 type gainCase struct {
 	ways  int
-	rate  float64 // of each way, in bit/s
+	rate  float64 // of each path, in bit/s
 	sizes []int64
-	apps  bool // iperf3 and rsync, too
+	apps  bool // reports whether iperf3 and rsync are measured too
 }
 
-// gained is one transfer, by plain TCP and with further subflows.
+// gained holds one transfer's rates by plain TCP and with further subflows.
 type gained struct {
 	program     string
 	ways        int
@@ -84,7 +84,8 @@ func gainCases(env *Env) (all []gainCase, err error) {
 	return all, nil
 }
 
-// gainLab is two switches with a host each, and so many ways of one more switch between them.
+// gainLab returns two switches with a host each and parallel paths between them, each over a switch
+// of its own.
 func gainLab(c gainCase) lab.Topology {
 	t := lab.Topology{Name: "mpgain", Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}}, Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}}
 	t.Links = []lab.Link{lab.Both("a", "s1", delayline.Params{}), lab.Both("b", "s2", delayline.Params{})}
@@ -103,7 +104,7 @@ type gainRig struct {
 	env *Env
 	gainCase
 	a, b *lab.LiveHost
-	dir  string // what the servers have
+	dir  string // folder of the servers' files
 	raw  *CSV
 	all  []gained
 }
@@ -152,7 +153,7 @@ func (r *gainRig) run(ctx context.Context, l *lab.Lab) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	if err := reaches(ctx, r.a, r.a.Addr(), r.b.Addr()); err != nil {
+	if err := awaitReachable(ctx, r.a, r.a.Addr(), r.b.Addr()); err != nil {
 		return err
 	}
 	for _, h := range []*lab.LiveHost{r.a, r.b} {
@@ -194,7 +195,7 @@ func (r *gainRig) compare(ctx context.Context, program string, size int64, measu
 	return r.raw.Row(program, r.ways, r.rate, size, g.plain, g.many)
 }
 
-// file makes a file of so many random bytes, if there is none.
+// file makes a file of size random bytes, unless it exists.
 func (r *gainRig) file(size int64) (name string, err error) {
 	name = strconv.FormatInt(size, 10)
 	path := filepath.Join(r.dir, name)
@@ -204,7 +205,7 @@ func (r *gainRig) file(size int64) (name string, err error) {
 	return name, randomFile(path, size)
 }
 
-// same says how what was fetched differs from the file of that name.
+// same returns an error unless the fetched data equals the file of that name.
 func (r *gainRig) same(name, fetched string) error {
 	want, err := fileSum(filepath.Join(r.dir, name))
 	if err != nil {
@@ -231,7 +232,7 @@ func (r *gainRig) curl(ctx context.Context, at testbed.Place, size int64) (float
 	return 8 * float64(size) / d.Total.Seconds(), err
 }
 
-// iperf uploads for as long as so many bytes take at the rate of one way.
+// iperf uploads for as long as size bytes take at the rate of one path.
 func (r *gainRig) iperf(ctx context.Context, at testbed.Place, size int64) (float64, error) {
 	server := testbed.Place(r.b)
 	if at != testbed.Place(r.a) {
@@ -254,7 +255,7 @@ func (r *gainRig) rsync(ctx context.Context, at testbed.Place, size int64) (rate
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return 0, err
 	}
-	_ = os.Remove(conf + ".pid") // of the one before
+	_ = os.Remove(conf + ".pid") // the file of the previous daemon
 	d, err := testbed.StartDaemon(ctx, testbed.Multipath(r.b), filepath.Join(r.env.Dir, "rsyncd.log"), "rsync", "--daemon", "--no-detach", "--config", conf, "--port", strconv.Itoa(gainRsyncPort))
 	if err != nil {
 		return 0, err
@@ -264,7 +265,7 @@ func (r *gainRig) rsync(ctx context.Context, at testbed.Place, size int64) (rate
 		return 0, err
 	}
 	to := filepath.Join(r.dir, "fetched")
-	_ = os.Remove(to) // or rsync would send differences
+	_ = os.Remove(to) // rsync would send only differences otherwise
 	began := time.Now()
 	out, err := at.Command(ctx, "rsync", "--whole-file", fmt.Sprintf("rsync://%v/files/%s", netip.AddrPortFrom(r.b.Addr(), gainRsyncPort), name), to).CombinedOutput()
 	took := time.Since(began)

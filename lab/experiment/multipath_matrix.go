@@ -5,35 +5,36 @@ import (
 	"time"
 )
 
-// trafficMatrix is one of the dissertation's: who sends how much to whom, and when.
+// trafficMatrix is a traffic matrix of the dissertation: who sends how much to whom, and when.
 type trafficMatrix struct {
 	name  string
-	small float64 // the part of its flows that are small
-	// largeMin and largeMax bound how large the others are, in time at the rate of a link.
+	small float64 // share of its flows that are small
+	// largeMin and largeMax bound the size of the others, as the time at the rate of a link.
 	largeMin, largeMax time.Duration
 }
 
-// The two matrices of section 5.5.1.
+// These are the two matrices of section 5.5.1.
 var (
 	matrix1 = trafficMatrix{"TM1", 0.8, 20 * time.Second, 50 * time.Second}
 	matrix2 = trafficMatrix{"TM2", 0.7, 29 * time.Second, 62 * time.Second}
 )
 
-// matrixFlow is one transfer. Sizes are told by the time that they take at the rate of a link,
-// so that a matrix is the same load at any rate.
+// matrixFlow is one transfer. Its size is given as the time at the rate of a link, so that a matrix
+// is the same load at any rate.
 type matrixFlow struct {
-	from, to int           // hosts, as lab.FatTree numbers them, from 0
-	start    time.Duration // after the first one may start
-	work     time.Duration // at the rate of a link
+	from, to int           // hosts from 0, as lab.FatTree numbers them
+	start    time.Duration // after the first flow may start
+	work     time.Duration // time at the rate of a link
 	large    bool
 }
 
-// bytes is the flow's size where links have a rate in bit/s.
+// bytes returns the flow's size for links of the given rate in bit/s.
 func (f matrixFlow) bytes(rate float64) int64 { return int64(f.work.Seconds() * rate / 8) }
 
-// What the dissertation says of its flows, and what it leaves open: how large they are, only that small ones end within 11
-// seconds. Large ones are so large in each matrix that plain TCP over hashed paths gets about the part of a link that it got
-// there, 49.4 and 36.6 %, of what this machine carries (multipath-fattree). In the model, where nothing is lost, it gets more.
+// These describe the dissertation's flows. It does not give their sizes, except that small flows
+// end within 11 seconds. The sizes of large ones are chosen so that plain TCP over hashed paths
+// reaches about the share of a link that it reached there in each matrix, 49.4 and 36.6 %, of what
+// this machine carries (multipath-fattree). In the model, where nothing is lost, it reaches more.
 const (
 	matrixFlows  = 540
 	matrixHosts  = 54
@@ -43,7 +44,7 @@ const (
 	smallWorkMax = 4 * time.Second
 )
 
-// flows are n transfers between the hosts of a fat tree of k ports: one permutation after the
+// flows returns n transfers between the hosts of a fat tree of k ports: one permutation after the
 // other, in which each host sends to one of another rack and receives from one. All times are
 // divided by pace, which makes the same load of shorter transfers. The gaps are those of 54 hosts;
 // with more hosts they are shorter, so that each sends as often.
@@ -68,8 +69,9 @@ func (m trafficMatrix) flows(rng *rand.Rand, k, n int, pace float64) []matrixFlo
 	return all
 }
 
-// permutation says to whom each host sends: nobody within its rack, and each to another. Whom
-// chance has sent to its own rack changes with another until none is left.
+// permutation returns the host that each host sends to: one of another rack, and a different one
+// for each. A host that chance has assigned one of its own rack swaps with another, until there is
+// none left.
 func permutation(rng *rand.Rand, hosts, rack int) []int {
 	to := rng.Perm(hosts)
 	within := func(from int) bool { return from/rack == to[from]/rack }

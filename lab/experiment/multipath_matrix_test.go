@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestMatrix: each permutation has every host send once and receive once, to another rack, and
-// the shares and gaps are the dissertation's.
+// TestMatrix checks that each permutation makes every host send once and receive once, to another
+// rack, and that the shares and gaps are the dissertation's.
 func TestMatrix(t *testing.T) {
 	for _, m := range []trafficMatrix{matrix1, matrix2} {
 		const k, hosts = 6, 54

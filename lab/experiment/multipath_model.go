@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/lab/experiment/flowsim"
 )
 
-// The model is of the live experiment: its links and its pace. What the services do at
-// intervals, by their default settings, is done at that pace, too.
+// The model has the links and the pace of the live experiment. Intervals of the services have their
+// default values, divided by the pace.
 const (
 	modelLink      = fatTreeRate
 	modelPace      = fatTreePace
@@ -20,26 +20,26 @@ const (
 	modelInterval  = 5 * time.Second / modelPace
 	modelIdle      = 30 * time.Second / modelPace
 	modelPaths     = 4
-	// modelK is the tree of the dissertation, which claims are about.
+	// modelK is the number of ports in the dissertation's tree, which claims are about.
 	modelK = 6
 )
 
-// modelWay is how connections use the network.
+// modelWay is a way in which connections use the network.
 type modelWay struct {
 	name     string
 	subflows int
-	placed   bool // further subflows by the service's choice, not by hash
+	placed   bool // the service places further subflows, not a hash
 	ideal    bool
-	// single has congestion control of each subflow by itself, as upstream Linux; the
+	// single means that each subflow has congestion control by itself, as in upstream Linux. The
 	// dissertation's kernel coupled those of a connection (LIA).
 	single bool
-	// interval is that of the service's readings, if it is another than usual.
+	// interval is that of the service's readings; 0 means the usual one.
 	interval time.Duration
-	// published are the dissertation's mean shares of the two matrices, in percent.
+	// published holds the dissertation's mean shares of the two matrices, in percent.
 	published [2]float64
 }
 
-// modelWays are those of the dissertation, and what may be had beside them.
+// modelWays returns the ways of the dissertation and others to compare with.
 func modelWays() []modelWay {
 	return []modelWay{
 		{name: "TCP, hash", subflows: 1, published: [2]float64{49.4, 36.6}},
@@ -52,11 +52,11 @@ func modelWays() []modelWay {
 	}
 }
 
-// reads is how often the service reads what links carry.
+// reads returns how often the service reads the links' counters.
 func (w modelWay) reads() time.Duration { return cmp.Or(w.interval, modelInterval) }
 
-// modelVariants are simulated in the dissertation's tree alone: without coupling, and with
-// readings more and less often, as those of the default settings are in the lab.
+// modelVariants returns ways that are simulated only in the dissertation's tree: without coupling,
+// and with readings at longer and shorter intervals, as the default settings are in the lab.
 func modelVariants() (all []modelWay) {
 	for _, w := range modelWays() {
 		if w.subflows > 1 {
@@ -72,7 +72,7 @@ func modelVariants() (all []modelWay) {
 	return all
 }
 
-// modelledIn lists the ways that are simulated in a tree.
+// modelledIn returns the ways that are simulated in a tree.
 func modelledIn(k int) []modelWay {
 	if k == modelK {
 		return append(modelWays(), modelVariants()...)
@@ -91,17 +91,17 @@ func multipathModel() Experiment {
 	}
 }
 
-// modelled is what one way has given in one tree to one matrix, over all repetitions.
+// modelled holds the results of one way in one tree with one matrix, over all repetitions.
 type modelled struct {
 	k, perHost, times int
-	matrix            int // 0 or 1
+	matrix            int // index: 0 or 1
 	way               modelWay
-	shares            []float64 // of large flows: throughput as a part of a link's rate
-	large, small      []float64 // how long they took, in seconds
+	shares            []float64 // of large flows: throughput as a share of a link's rate
+	large, small      []float64 // durations in seconds
 }
 
-// modelRepeats is how many times a tree of k ports is simulated, with other flows each time: a
-// small one has few flows.
+// modelRepeats returns how often a tree of k ports is simulated, with other flows each time,
+// because a small tree has few flows.
 func modelRepeats(s Scale, k int) int {
 	switch {
 	case k > 8:
@@ -112,8 +112,8 @@ func modelRepeats(s Scale, k int) int {
 	return 10
 }
 
-// modelPerHost is how many flows a host sends in the mean: in the largest tree fewer, where placing
-// alone takes minutes.
+// modelPerHost returns the mean number of flows of each host. It is smaller in the largest tree,
+// where placing alone takes minutes.
 func modelPerHost(k int) int {
 	if k > 16 {
 		return 4
@@ -163,7 +163,7 @@ func runMultipathModel(ctx context.Context, env *Env) (*Result, error) {
 
 func modelMatrix(i int) trafficMatrix { return []trafficMatrix{matrix1, matrix2}[i] }
 
-// carry simulates flows in a tree of k ports, and tells how long each has taken, in seconds.
+// carry simulates flows in a tree of k ports, and returns the duration of each in seconds.
 func (w modelWay) carry(k int, flows []matrixFlow, seed uint64) []float64 {
 	tree := newModelTree(k)
 	o := flowsim.Options{
@@ -185,8 +185,8 @@ func (w modelWay) carry(k int, flows []matrixFlow, seed uint64) []float64 {
 	return ends
 }
 
-// simulate sends the flows of all repetitions. Rows are written of trees
-// that are no larger than the dissertation's.
+// simulate simulates the flows of all repetitions. It writes rows only for trees that are no larger
+// than the dissertation's.
 func (r *modelled) simulate(raw *CSV) error {
 	for n := range r.times {
 		hosts := newModelTree(r.k).hosts()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// treeModelResult draws up tables, plots and claims.
+// treeModelResult returns the tables, plots and claims.
 func treeModelResult(all []modelled) *Result {
 	r := &Result{Network: fmt.Sprintf("none: flows in fat trees of %d Mbit/s, those of hosts included, each direction a link of its own; nothing but rates is modelled", int(modelLink/1e6))}
 	r.Tables = append(r.Tables, modelTable(all))
@@ -39,7 +39,8 @@ func modelTable(all []modelled) Table {
 
 func inPercent(part float64) string { return fmt.Sprintf("%.1f", 100*part) }
 
-// modelPublished is what the dissertation has of the same tree beside the model.
+// modelPublished returns a table of the dissertation's figures beside those of the model for the
+// same tree.
 func modelPublished(all []modelled) Table {
 	t := Table{Title: "Mean share of large flows at k = 6, in percent", Columns: []string{"matrix", "way", "model", "times TCP", "published", "times TCP"}}
 	for m := range 2 {
@@ -59,7 +60,8 @@ func modelPublished(all []modelled) Table {
 	return t
 }
 
-// modelFind is what a way has given in the dissertation's tree; nil if that has not been simulated.
+// modelFind returns the results of a way in the dissertation's tree, or nil if that was not
+// simulated.
 func modelFind(all []modelled, matrix int, w modelWay) *modelled {
 	i := slices.IndexFunc(all, func(m modelled) bool { return m.k == modelK && m.matrix == matrix && m.way == w })
 	if i < 0 {
@@ -68,8 +70,8 @@ func modelFind(all []modelled, matrix int, w modelWay) *modelled {
 	return &all[i]
 }
 
-// What placed subflows are held to: modelGain is how many times the share of TCP over hash large
-// flows have at least, modelSmall how many times as long small flows take at most.
+// modelGain is how many times the share of TCP over hash large flows must reach with placed
+// subflows, and modelSmall how many times as long small flows may take.
 const (
 	modelGain  = 1.25
 	modelSmall = 1.02
@@ -113,7 +115,7 @@ func claimModel(r *Result, all []modelled, matrix int) {
 		median(single.small), median(tcp.small), quantile(single.small, 0.99), quantile(tcp.small, 0.99))
 }
 
-// modelPlots are figures 5.11 to 5.14 for one matrix.
+// modelPlots returns figures 5.11 to 5.14 for one matrix.
 func modelPlots(all []modelled, matrix int) []Plot {
 	name := modelMatrix(matrix).name
 	share := Plot{Name: "throughput-" + name, Title: "Throughput of large flows, " + name, X: "% of a link's rate", Y: "% of the flows", Left: true}

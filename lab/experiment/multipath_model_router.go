@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
-// modelRouter says which links subflows take. What it places the service's own code chooses,
-// which knows no more than in a network: what links and subflows had carried at the last readings,
-// what it has given since, and of subflows that have ended nothing until their rules have been
-// idle.
+// modelRouter chooses the links of subflows. The service's own code chooses those of placed
+// subflows, with the same knowledge as in a network: what links and subflows had carried at the
+// last readings, and what it has assigned since. It keeps subflows that have ended until their
+// rules have been idle.
 type modelRouter struct {
 	tree  modelTree
 	way   modelWay
@@ -23,18 +23,18 @@ type modelRouter struct {
 
 	placer  *subflows.Simulated
 	numbers map[reserve.Link]int
-	carried []float64 // by links until the last reading
-	used    []uint64  // of links in the interval before it, in bit/s
+	carried []float64 // bytes of each link until the last reading
+	used    []uint64  // rates of links in the interval before it, in bit/s
 	placed  map[string]modelSubflow
 	ended   []modelEnd
 }
 
-// modelSubflow is a subflow that has been placed.
+// modelSubflow identifies a subflow that has been placed.
 type modelSubflow struct{ flow, number int }
 
 func (s modelSubflow) name() string { return fmt.Sprintf("%d/%d", s.flow, s.number) }
 
-// modelEnd is a flow that has ended, and when its rules will be idle.
+// modelEnd is a flow that has ended, and the time when its rules are idle.
 type modelEnd struct {
 	flow int
 	idle float64
@@ -55,7 +55,7 @@ func newModelRouter(t modelTree, w modelWay, flows []matrixFlow, seed uint64) *m
 	return r
 }
 
-// modelTime is a time of the model as the service's code has it.
+// modelTime converts a time of the model to one for the service's code.
 func modelTime(seconds float64) time.Time {
 	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -72,15 +72,15 @@ func (r *modelRouter) Route(flow, number int, now float64) []int {
 		hops, err := r.placer.Place(s.name(), uint32(flow), r.tree.at(f.from), r.tree.at(f.to), modelTime(now))
 		if err == nil {
 			r.placed[s.name()] = s
-			return r.along(f, hops)
+			return r.pathLinks(f, hops)
 		}
 	}
-	// The same subflow has the same hash, whatever else is different.
+	// The same subflow always has the same hash.
 	return r.tree.hashed(rand.New(rand.NewPCG(r.seed, uint64(flow)<<8|uint64(number))), f.from, f.to)
 }
 
-// along is the links of a path between two hosts.
-func (r *modelRouter) along(f matrixFlow, hops []topology.Hop) []int {
+// pathLinks returns the links of a path between two hosts.
+func (r *modelRouter) pathLinks(f matrixFlow, hops []topology.Hop) []int {
 	links := []int{r.tree.send(f.from)}
 	for _, h := range hops[:len(hops)-1] {
 		links = append(links, r.numbers[topology.PortRef{Switch: h.Switch, Port: h.Out}])
@@ -95,7 +95,7 @@ func (r *modelRouter) Ended(flow int, now float64) {
 	}
 }
 
-// clear has the service forget the subflows whose rules are idle.
+// clear removes the subflows whose rules are idle from the service.
 func (r *modelRouter) clear(now float64) {
 	for len(r.ended) > 0 && r.ended[0].idle <= now {
 		for number := 1; number < r.way.subflows; number++ {
@@ -122,6 +122,6 @@ func (r *modelRouter) Read(s *flowsim.Sim, now float64) {
 	})
 	for name, hops := range moved {
 		p := r.placed[name]
-		s.Move(p.flow, p.number, r.along(r.flows[p.flow], hops))
+		s.Move(p.flow, p.number, r.pathLinks(r.flows[p.flow], hops))
 	}
 }

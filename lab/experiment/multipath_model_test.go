@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// TestModelWays: what hash and service choose are ways from host to host, link by link, in
-// trees of several sizes; the service takes one that is longer by two links if the others are full.
+// TestModelWays checks that hash and service choose paths from host to host, link by link, in trees
+// of several sizes, and that the service takes one that is longer by two links if the others are
+// full.
 func TestModelWays(t *testing.T) {
 	for _, k := range []int{4, 6, 8} {
 		tree := newModelTree(k)

@@ -8,21 +8,21 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// modelTree is a fat tree of k ports as the model has it: links by number, each direction one of
-// its own. First come those from the racks' switches to those of aggregation, then back, those
-// from there to the core, then back, and last those of the hosts, up and down.
+// modelTree is the model's fat tree of k ports. Its links have numbers, each direction one of its
+// own. First are those from the racks' switches to the aggregation switches, then those back, those
+// from there to the core, those back, and last those of the hosts, up and down.
 type modelTree struct{ k, half int }
 
 func newModelTree(k int) modelTree { return modelTree{k, k / 2} }
 
 func (t modelTree) hosts() int { return t.k * t.half * t.half }
 
-// tier is how many links there are from one tier of switches to the next, in one direction.
+// tier returns the number of links from one tier of switches to the next, in one direction.
 func (t modelTree) tier() int { return t.k * t.half * t.half }
 
 func (t modelTree) links() int { return 4*t.tier() + 2*t.hosts() }
 
-// rack is the number of a host's rack; racks of a pod follow each other.
+// rack returns the number of a host's rack. Racks of a pod have successive numbers.
 func (t modelTree) rack(host int) int { return host / t.half }
 
 func (t modelTree) up(rack, a int) int       { return rack*t.half + a }
@@ -34,7 +34,7 @@ func (t modelTree) fromCore(pod, a, c int) int {
 func (t modelTree) send(host int) int    { return 4*t.tier() + 2*host }
 func (t modelTree) receive(host int) int { return t.send(host) + 1 }
 
-// hashed is a way between two hosts that chance takes of the shortest ones, as a hash does that
+// hashed returns a random one of the shortest paths between two hosts, as a hash chooses that
 // spreads evenly at every switch.
 func (t modelTree) hashed(rng *rand.Rand, from, to int) []int {
 	here, there := t.rack(from), t.rack(to)
@@ -49,8 +49,9 @@ func (t modelTree) hashed(rng *rand.Rand, from, to int) []int {
 	}
 }
 
-// Switches of the tree as a controller sees them: those of the racks first, then those of
-// aggregation, then the core. Ports are numbered from 1, those of hosts after the others.
+// edge, and the functions below it, number the switches of the tree as a controller sees them:
+// those of the racks first, then those of aggregation, then the core. Ports are numbered from 1,
+// those of hosts after the others.
 func (t modelTree) edge(rack int) openflow.DatapathID { return openflow.DatapathID(1 + rack) }
 
 func (t modelTree) aggregation(pod, a int) openflow.DatapathID {
@@ -61,13 +62,13 @@ func (t modelTree) core(a, c int) openflow.DatapathID {
 	return openflow.DatapathID(1 + 2*t.k*t.half + a*t.half + c)
 }
 
-// at is where a host is.
+// at returns the port of a host.
 func (t modelTree) at(host int) topology.PortRef {
 	return topology.PortRef{Switch: t.edge(t.rack(host)), Port: uint32(1 + t.half + host%t.half)}
 }
 
-// topology is what a controller knows of the tree, and the numbers of links by the ports that
-// they leave from.
+// topology returns the tree as a controller knows it, and the numbers of links by the ports from
+// which they lead.
 func (t modelTree) topology(capacity uint64) (*topology.Topology, map[reserve.Link]int) {
 	numbers := make(map[reserve.Link]int, 4*t.tier())
 	var switches []openflow.DatapathID

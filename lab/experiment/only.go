@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Only restricts an experiment to some values of what it varies, by name.
+// Only restricts parameters of an experiment to some values, by the parameter's name.
 type Only map[string][]string
 
-// ParseOnly reads settings like "rtt=50ms,100ms". Which names there are is for
-// the experiment to say.
+// ParseOnly parses settings like "rtt=50ms,100ms". It refuses names that the experiment does not
+// have.
 func ParseOnly(e Experiment, settings []string) (Only, error) {
 	o := Only{}
 	for _, s := range settings {
@@ -33,7 +33,7 @@ func orNothing(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// chosen returns those of all values that the user wants, in their order.
+// chosen returns the values that the user has selected, in the order of all.
 func chosen[T any](o Only, name string, all []T, text func(T) string) ([]T, error) {
 	wanted, restricted := o[name]
 	if !restricted {
@@ -55,8 +55,8 @@ func chosen[T any](o Only, name string, all []T, text func(T) string) ([]T, erro
 	return out, nil
 }
 
-// chosenOr returns those of all values that the user wants, or the usual ones of
-// the scale if the user leaves them open.
+// chosenOr returns the values that the user has selected from all, or usual if the user has
+// selected none.
 func chosenOr[T any](o Only, name string, all, usual []T, text func(T) string) ([]T, error) {
 	if _, restricted := o[name]; !restricted {
 		return usual, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// What the packet-in chain is held to.
+// These bound the cost of the packet-in chain.
 const (
 	packetInCPUBound  = 1500 * time.Nanosecond
 	packetInRateBound = 600_000.0
@@ -43,12 +43,12 @@ func (thisMachine) Command(ctx context.Context, name string, args ...string) *ex
 // contender is a controller that is loaded.
 type contender struct {
 	name string
-	// needs is the program without which it is left out.
+	// needs is the program without which the contender is left out.
 	needs string
 	start func(ctx context.Context, env *Env, dir string, port int) (*testbed.Daemon, error)
 }
 
-// peer says that it is somebody else's: what is measured goes on without it.
+// peer reports whether the contender is another project's: measuring continues without it.
 func (c contender) peer() bool { return !strings.HasPrefix(c.name, "Sluice") }
 
 func contenders() []contender {
@@ -65,7 +65,7 @@ type packetInRun struct {
 	cpu time.Duration
 }
 
-// perAnswer is the controller's CPU time for one packet-in.
+// perAnswer returns the controller's CPU time for one packet-in.
 func (r packetInRun) perAnswer() time.Duration {
 	return r.cpu / time.Duration(max(r.Answered, 1))
 }
@@ -164,7 +164,7 @@ func (c contender) load(ctx context.Context, env *Env, load loadgen.Options) (ru
 	return run, nil
 }
 
-// freePort is a port that nobody listens on now.
+// freePort returns a port at which nobody listens now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,8 +174,8 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// startSluice runs this program's controller with everything on; cores, in
-// taskset's notation, limits it to some.
+// startSluice returns a function that starts this program's controller with all services. cores, in
+// taskset's notation, restricts it to some cores.
 func startSluice(cores string) func(context.Context, *Env, string, int) (*testbed.Daemon, error) {
 	return func(ctx context.Context, env *Env, dir string, port int) (*testbed.Daemon, error) {
 		api, err := freePort()

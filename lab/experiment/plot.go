@@ -21,7 +21,7 @@ const (
 	plotDPI    = 144
 )
 
-// palette is that of Okabe and Ito, which colour-blind readers can tell apart.
+// palette is the palette of Okabe and Ito, whose colours colour-blind readers can tell apart.
 var palette = []color.Color{
 	color.RGBA{0x00, 0x72, 0xb2, 0xff},
 	color.RGBA{0xd5, 0x5e, 0x00, 0xff},
@@ -32,7 +32,7 @@ var palette = []color.Color{
 	color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// draw makes the plot.
+// draw draws the plot.
 func (p Plot) draw() (*plot.Plot, error) {
 	out := plot.New()
 	out.Title.Text, out.X.Label.Text, out.Y.Label.Text = p.Title, p.X, p.Y
@@ -79,7 +79,7 @@ func (s Series) addTo(out *plot.Plot, i int) error {
 	return nil
 }
 
-// write puts NAME.svg and NAME.png into the folder and returns the SVG.
+// write writes NAME.svg and NAME.png to the folder and returns the SVG.
 func (p Plot) write(dir string) ([]byte, []string, error) {
 	drawn, err := p.draw()
 	if err != nil {

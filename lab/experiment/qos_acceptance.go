@@ -27,21 +27,21 @@ func qosAcceptance() Experiment {
 	}
 }
 
-// acceptanceTrunks join the five switches. Figure 3.9 has not come to us. Of the 728
-// connected graphs of five switches this is the one under which algorithm 1, with TCP
-// sharing links fairly, decides most like the appendix: 89 of 100 flows, the next best 84.
+// acceptanceTrunks are the links between the five switches. Figure 3.9 is not available to us. Of
+// the 728 connected graphs of five switches this is the one in which algorithm 1, with TCP sharing
+// links fairly, decides most like the appendix: 89 of 100 flows; the next best has 84.
 var acceptanceTrunks = [][2]string{{"s1", "s2"}, {"s1", "s3"}, {"s2", "s3"}, {"s2", "s4"}, {"s3", "s5"}, {"s4", "s5"}}
 
 const (
 	acceptanceTrunkRate = 15e6
 	acceptancePerSwitch = 4
 	acceptanceSwitches  = 5
-	// keptAtLeast is the part of its promise, in percent, that an accepted flow must get.
+	// keptAtLeast is the share of its promised rate, in percent, that an accepted flow must reach.
 	keptAtLeast = 95
 )
 
-// What becomes of a flow for which there is no room when it begins: it is not accepted, as
-// in the dissertation, or it waits until there is room.
+// These are the ways to treat a flow for which there is no room when it begins: refuse it, as in
+// the dissertation, or let it wait until there is room.
 const (
 	refusedStays = "stays"
 	refusedWaits = "waits"
@@ -84,7 +84,7 @@ func acceptanceHosts() (out [][2]string) {
 	return out
 }
 
-// compress is a run with its times divided by a factor. The first flow begins at once.
+// compress returns a run with its times divided by a factor. The first flow begins at once.
 func compress(run []publishedFlow, factor int) (out []qosFlow) {
 	scaled := func(seconds int) time.Duration { return time.Duration(seconds) * time.Second / time.Duration(factor) }
 	for i, f := range run {
@@ -95,7 +95,7 @@ func compress(run []publishedFlow, factor int) (out []qosFlow) {
 	return out
 }
 
-// acceptanceRun is a run of ours beside the published one.
+// acceptanceRun is a run of this experiment beside the published one.
 type acceptanceRun struct {
 	number    int
 	published []publishedFlow
@@ -121,7 +121,7 @@ func runQoSAcceptance(ctx context.Context, env *Env) (*Result, error) {
 	return runAcceptance(ctx, env, published, numbers, refused[0] == refusedStays, pick(env.Scale, 10, 10, 5))
 }
 
-// runAcceptance repeats some of the runs, times divided by a factor.
+// runAcceptance repeats some of the runs, with times divided by a factor.
 func runAcceptance(ctx context.Context, env *Env, published map[int][]publishedFlow, numbers []int, once bool, factor int) (*Result, error) {
 	raw, err := env.CSV("flows", "run", "flow", "from", "to", "accepted", "at_once", "path", "moves", "reason", "kept_percent", "mean_mbit_s", "published_accepted", "published_mbit_s")
 	if err != nil {
@@ -158,7 +158,7 @@ func runAcceptance(ctx context.Context, env *Env, published map[int][]publishedF
 	return acceptanceResult(runs, once, factor), nil
 }
 
-// measure carries the flows when nothing is left of the run before.
+// measure carries the flows once nothing is left of the run before.
 func (r *acceptanceRun) measure(ctx context.Context, l *lab.Lab, n *testbed.Network, factor int) (err error) {
 	if err := tasks.Sleep(ctx, settleRuns); err != nil {
 		return err
@@ -186,15 +186,15 @@ func (r *acceptanceRun) save(raw *CSV) error {
 	return nil
 }
 
-// summary are a run's figures, ours or published.
+// summary holds a run's figures, measured or published.
 type summary struct {
 	ever, atOnce, unmeasured, short int
-	kept                            []float64 // percent of what accepted flows were promised
+	kept                            []float64 // percent of the promised rate that accepted flows have reached
 	accepted                        []float64 // goodput of accepted flows
 	all                             []float64
 }
 
-// least is what the accepted flow got, in percent, that was kept the least.
+// least returns the smallest percentage that an accepted flow has reached.
 func (s *summary) least() float64 { return slices.Min(append(s.kept, 100)) }
 
 func (r *acceptanceRun) ours() (s summary) {
@@ -232,11 +232,11 @@ func (r *acceptanceRun) theirs() (s summary) {
 	return s
 }
 
-// acceptanceTotal is what a claim is made of, over all runs.
+// acceptanceTotal adds up the figures of all runs for the claims.
 type acceptanceTotal struct {
 	atOnce, later, published, short, unmeasured int
 	over                                        []int // runs whose published flows cannot all have been promised their rate
-	fewer                                       []int // others in which fewer were accepted at once than published
+	fewer                                       []int // other runs in which fewer flows were accepted at once than published
 	least                                       float64
 	publishedSlowest                            float64
 }
@@ -295,7 +295,7 @@ func (t *acceptanceTotal) claim(res *Result, runs int, once bool) {
 	res.Note("The published topology is a drawing that we do not have; the links are those under which algorithm 1 decides most like the published flows (89 %% of 600).")
 }
 
-// byCount is the mean over runs of the same number of accepted flows.
+// byCount returns the mean over runs with the same number of accepted flows.
 func byCount(label string, values map[int][]float64) Series {
 	s := Series{Label: label}
 	for _, n := range slices.Sorted(maps.Keys(values)) {

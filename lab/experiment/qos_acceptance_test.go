@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/services/qos/critical"
 )
 
-// The appendix has 30 runs of 20 flows, of which 354 were accepted, in three runs more
-// than can be promised what they require.
+// TestPublishedRuns checks that the appendix has 30 runs of 20 flows, of which 354 were accepted,
+// and that in three runs more were accepted than can be promised their rate.
 func TestPublishedRuns(t *testing.T) {
 	runs, err := publishedRuns()
 	if err != nil {
@@ -38,10 +38,10 @@ func TestDisjoint(t *testing.T) {
 		pairs [][2]string
 		want  bool
 	}{
-		{[][2]string{{"s1", "s2"}, {"s1", "s2"}}, true},                // directly, and by s3
+		{[][2]string{{"s1", "s2"}, {"s1", "s2"}}, true},                // one directly, one by s3
 		{[][2]string{{"s1", "s2"}, {"s1", "s3"}, {"s1", "s4"}}, false}, // s1 has two links
 		{[][2]string{{"s1", "s2"}, {"s2", "s1"}, {"s1", "s3"}, {"s3", "s1"}}, true},
-		{[][2]string{{"s2", "s5"}, {"s2", "s4"}, {"s1", "s5"}}, false}, // two links lead to s5, and who goes to s4 needs one of them or of the way there
+		{[][2]string{{"s2", "s5"}, {"s2", "s4"}, {"s1", "s5"}}, false}, // s5 has two links, and a flow to s4 needs one of them or of those that lead there
 	} {
 		if got := disjoint(c.pairs, map[[2]string]bool{}); got != c.want {
 			t.Errorf("%v: %v", c.pairs, got)
@@ -49,13 +49,13 @@ func TestDisjoint(t *testing.T) {
 	}
 }
 
-// What counts of a flow begins when it has settled, or has recovered from having been
-// held back, and is counted in frames.
+// TestKeptPercent checks that a flow counts only once it has settled, or has recovered from meters,
+// and that it is counted in frames.
 func TestKeptPercent(t *testing.T) {
 	begin := time.Now()
 	log := &testbed.BulkLog{Begin: begin}
 	share := 0.97
-	for step := range 100 { // ten seconds, of which the first carries nothing
+	for step := range 100 { // ten seconds, in the first of which nothing arrives
 		at := time.Duration(step)*100*time.Millisecond + time.Millisecond
 		if step >= 10 {
 			log.Add(at, int(share*required*payloadShare/8/10))

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/network/graph"
 )
 
-// What path searches are held to on 10,000 nodes and 40,000 arcs.
+// These bound the time of path searches on 10,000 nodes and 40,000 arcs.
 const (
 	boundOfBandwidth = 10 * time.Millisecond
 	boundOfDelay     = 30 * time.Millisecond
@@ -61,14 +61,14 @@ type algorithmBench struct {
 	disagreed int
 }
 
-// classPoint is one class on one size.
+// classPoint holds the searches of one class in graphs of one size.
 type classPoint struct {
 	class       *pathClass
 	nodes       int
 	ours, gonum []float64 // ms
 	exact, all  int
-	gap         float64 // the largest
-	labels      int     // the most
+	gap         float64 // largest gap
+	labels      int     // largest number of labels
 }
 
 func (b *algorithmBench) size(ctx context.Context, nodes int) error {
@@ -91,7 +91,7 @@ func (b *algorithmBench) size(ctx context.Context, nodes int) error {
 	return nil
 }
 
-// search measures one request, and gonum's answer to it where it has one.
+// search measures one request, and gonum's search for it if gonum has an algorithm.
 func (b *algorithmBench) search(n *pathNet, c *classPoint, oracle *pathOracle, to int) error {
 	p := c.class.problem(n, to)
 	p.Limit.Time = time.Second

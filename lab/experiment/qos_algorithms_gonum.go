@@ -10,11 +10,11 @@ import (
 	"github.com/sluice-net/sluice/network/graph"
 )
 
-// pathOracle is gonum's view of a graph for one class.
+// pathOracle is gonum's graph for one class.
 type pathOracle struct{ g *simple.WeightedDirectedGraph }
 
-// oracle builds gonum's graph, nil where it has no algorithm for the class. Of
-// parallel arcs it keeps the best.
+// oracle returns gonum's graph, or nil if gonum has no algorithm for the class. Of parallel arcs it
+// keeps the best.
 func (n *pathNet) oracle(c *pathClass) *pathOracle {
 	if c.gonum == nil {
 		return nil
@@ -36,15 +36,15 @@ func (n *pathNet) oracle(c *pathClass) *pathOracle {
 	return &pathOracle{g}
 }
 
-// search is the least sum from node 0, and the time it took.
+// search returns the least sum from node 0, and the time of the search.
 func (o *pathOracle) search(to int) (float64, time.Duration) {
 	begin := time.Now()
 	_, weight := path.DijkstraFromTo(simple.Node(0), simple.Node(to), o.g)
 	return weight, time.Since(begin)
 }
 
-// agrees compares a solution with the least sum that gonum found: it is the value
-// itself, or says whether the bound can be met.
+// agrees compares a solution with the least sum that gonum has found: this is the value itself, or
+// shows whether the bound can be met.
 func (c *pathClass) agrees(p graph.Problem, s graph.Solution, found bool, least float64) bool {
 	if len(p.Bounds) == 1 {
 		return found == (least <= p.Bounds[0].Max)

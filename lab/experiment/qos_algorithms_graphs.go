@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-net/sluice/network/graph"
 )
 
-// pathNet is a graph with the metrics of links, in whole numbers: nanoseconds,
-// units of the logarithm of what arrives, and bits per second.
+// pathNet is a graph whose links have metrics in whole numbers: nanoseconds, units of the logarithm
+// of the delivered share, and bits per second.
 type pathNet struct {
 	g                                *graph.Graph
 	hops, delay, jitter, loss, width graph.Weights
 }
 
-// newPathNet is a ring with random chords. The same size is the same graph.
+// newPathNet returns a ring with random chords. The same size gives the same graph.
 func newPathNet(nodes, arcs int) *pathNet {
 	r := rand.New(rand.NewPCG(uint64(nodes), uint64(arcs)))
 	list := make([]graph.Arc, arcs)
@@ -33,7 +33,7 @@ func newPathNet(nodes, arcs int) *pathNet {
 	}
 	g, err := graph.New(nodes, list)
 	if err != nil {
-		panic(err) // arcs lead to nodes that exist
+		panic(err) // all arcs lead to nodes that exist
 	}
 	return &pathNet{
 		g: g, hops: draw(1, 1), delay: draw(100_000, 10_000_000), jitter: draw(10_000, 5_000_000),
@@ -41,7 +41,8 @@ func newPathNet(nodes, arcs int) *pathNet {
 	}
 }
 
-// newHardGrid is a square of nodes joined both ways, where what is cheap is slow.
+// newHardGrid returns a square grid of nodes, with arcs in both directions, where cheap arcs are
+// slow.
 func newHardGrid(side int) *pathNet {
 	r := rand.New(rand.NewPCG(uint64(side), 1))
 	n := &pathNet{}
@@ -62,14 +63,14 @@ func newHardGrid(side int) *pathNet {
 	}
 	g, err := graph.New(side*side, list)
 	if err != nil {
-		panic(err) // arcs lead to nodes that exist
+		panic(err) // all arcs lead to nodes that exist
 	}
 	n.g = g
 	return n
 }
 
-// bound lies between the least sum that a path can have in the bounded weights and
-// the sum of the path that is best in the others.
+// bound returns a bound between the least sum that a path can have in the bounded weights and the
+// sum of the path that is best in the others.
 func (n *pathNet) bound(to int, bounded, best graph.Weights, share float64) graph.Bound {
 	least, ok := n.g.ShortestPath(0, to, bounded)
 	free, _ := n.g.ShortestPath(0, to, best)
@@ -96,12 +97,12 @@ type pathClass struct {
 	name    string
 	table   string
 	problem func(n *pathNet, to int) graph.Problem
-	// gonum names what Dijkstra's algorithm minimises for this class, and whether
-	// narrow links are left out; nil where gonum has no algorithm.
+	// gonum returns the weights that Dijkstra's algorithm minimises for this class, and whether
+	// narrow links are left out. It is nil if gonum has no algorithm.
 	gonum func(n *pathNet) (w graph.Weights, wide bool)
 }
 
-// pathFloor is the bandwidth that is asked for: three of ten links lack it.
+// pathFloor is the requested bandwidth, which three of ten links do not have.
 const pathFloor = 300_000_000
 
 func wideEnough(n *pathNet, p graph.Problem) graph.Problem {
@@ -113,8 +114,8 @@ func least(n *pathNet, to int, w graph.Weights, bounds ...graph.Bound) graph.Pro
 	return graph.Problem{To: to, Cost: w, Bounds: bounds}
 }
 
-// pathClasses are the nine classes of table 2.1 and the four of table 2.2. Where the
-// table has no objective, it is the fewest hops.
+// pathClasses returns the nine classes of table 2.1 and the four of table 2.2. Where the table has
+// no objective, it is the fewest hops.
 func pathClasses() []pathClass {
 	const polynomial, hard = "2.1", "2.2"
 	type net = *pathNet

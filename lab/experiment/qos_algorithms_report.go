@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/network/graph"
 )
 
-// report makes tables, plots and claims of the searches.
+// report adds tables, plots and claims about the searches.
 func (b *algorithmBench) report(sizes []int) {
-	largest := 10_000 // which every scale has
+	largest := 10_000 // a size that every scale has
 	table := Table{
 		Title:   fmt.Sprintf("%d nodes, %d arcs: time of one search", largest, 4*largest),
 		Columns: []string{"table", "class", "median ms", "slowest ms", "gonum ms", "gonum/ours", "exact", "largest gap", "most labels"},
@@ -59,7 +59,8 @@ func (b *algorithmBench) at(class string, nodes int) classPoint {
 	return classPoint{}
 }
 
-// plot draws the median time of some classes, and of gonum for the first that it has.
+// plot returns a plot of the median time of some classes, and of gonum for the first class that it
+// can search.
 func (b *algorithmBench) plot(name, title string, classes ...string) Plot {
 	out := Plot{Name: name, Title: title, X: "nodes", Y: "time of a search, ms", LogX: true, LogY: true, Left: true}
 	theirs := Series{Label: "gonum, least delay"}
@@ -82,7 +83,7 @@ func (b *algorithmBench) plot(name, title string, classes ...string) Plot {
 	return out
 }
 
-// hardGrids measures the worst case: the limit must hold, and the gap be told.
+// hardGrids measures the worst case: the search must keep the time limit and report its gap.
 func hardGrids(ctx context.Context, env *Env, r *Result) error {
 	sides := pick(env.Scale, []int{5, 10, 20, 50, 100}, []int{5, 10, 15, 20, 30, 50, 100}, []int{5, 10, 15, 20, 30, 50, 100, 200, 300})
 	limits := pick(env.Scale, []time.Duration{100 * time.Millisecond}, []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second}, []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second})
@@ -127,8 +128,8 @@ type gridRun struct {
 	err       error
 }
 
-// solveGrid takes the quickest of three runs: the limit is one of wall-clock time,
-// and other programs run meanwhile.
+// solveGrid returns the fastest of three runs, because the limit is wall-clock time and other
+// programs run meanwhile.
 func solveGrid(side int, limit time.Duration) (best gridRun) {
 	n := newHardGrid(side)
 	to := side*side - 1

@@ -21,18 +21,18 @@ func qosCritical() Experiment {
 	}
 }
 
-// criticalTrunks join the eight switches. The dissertation's figure 3.3 has not come to
-// us; these links are chosen so that the paths that its text names are shortest or, at
-// the time, the shortest with room and of those the widest: S1-S3-S5 and S1-S2-S4-S6-S5
-// of flow 10, S7-S6 and S7-S8-S6 of flow 11, that link S3-S5 carries flows 5 and 8, and
-// that all critical flows have room, as published.
+// criticalTrunks are the links between the eight switches. The dissertation's figure 3.3 is not
+// available to us. These links are chosen so that the paths named in its text are the shortest ones
+// or, at the time, the shortest with room and of those the widest: S1-S3-S5 and S1-S2-S4-S6-S5 of
+// flow 10, S7-S6 and S7-S8-S6 of flow 11. Also, link S3-S5 carries flows 5 and 8, and all critical
+// flows have room, as published.
 var criticalTrunks = [][2]string{
 	{"s1", "s2"}, {"s1", "s3"}, {"s2", "s4"}, {"s3", "s4"}, {"s3", "s5"}, {"s4", "s6"}, {"s5", "s6"}, {"s6", "s7"}, {"s6", "s8"}, {"s7", "s8"}, {"s5", "s7"}, {"s5", "s8"},
 }
 
 const criticalTrunkRate = 25e6
 
-// criticalHosts are the 22 hosts, of which table 3.1 names 21.
+// criticalHosts returns the 22 hosts, of which table 3.1 names 21.
 func criticalHosts() (out [][2]string) {
 	for i, count := range []int{3, 2, 3, 3, 1, 3, 4, 3} {
 		for n := range count {
@@ -42,8 +42,8 @@ func criticalHosts() (out [][2]string) {
 	return out
 }
 
-// table31 is table 3.1, with seconds and megabytes, and what figure 3.4 and the text
-// say of the critical flows, in Mbit/s without and with placement.
+// table31 is table 3.1, with seconds and megabytes, and the rates of the critical flows according
+// to figure 3.4 and the text, in Mbit/s without and with placement.
 var table31 = []struct {
 	from, to      string
 	start         int
@@ -67,10 +67,10 @@ var table31 = []struct {
 	{"h73", "h21", 106, true, 110, 7.024, 9.572},
 }
 
-// sixth is the flow that is critical in the third run only.
+// sixth is the number of the flow that is critical in the third run only.
 const sixth = 11
 
-// criticalFlows is table 3.1, with times and sizes divided by a factor.
+// criticalFlows returns table 3.1 with times and sizes divided by a factor.
 func criticalFlows(factor int, critical func(number int, inTable bool) bool) []qosFlow {
 	var out []qosFlow
 	for i, f := range table31 {
@@ -101,7 +101,7 @@ func runQoSCritical(ctx context.Context, env *Env) (*Result, error) {
 	err := q.up(ctx, env, func(ctx context.Context, l *lab.Lab) error {
 		return q.controlled(ctx, env, l, factor, func(ctx context.Context, n *testbed.Network) error {
 			for i, r := range runs {
-				if err := tasks.Sleep(ctx, settleRuns); err != nil { // what was measured of the run before has to fade
+				if err := tasks.Sleep(ctx, settleRuns); err != nil { // until measurements of the previous run have expired
 					return err
 				}
 				env.Step("%s: 14 flows", r.name)
@@ -150,7 +150,7 @@ func saveFlows(env *Env, runs []*criticalRun) error {
 	return nil
 }
 
-// placeText is where a flow went, for a reader.
+// placeText describes where a flow was placed.
 func placeText(o *qosOutcome) (state, path string) {
 	if o.place == nil {
 		return "default", ""
@@ -161,7 +161,7 @@ func placeText(o *qosOutcome) (state, path string) {
 	return string(o.place.State), path[min(1, len(path)):]
 }
 
-// named says whether the text of the dissertation names the path of a flow.
+// named returns the path of a flow that the text of the dissertation names, if any.
 func (r *criticalRun) named(number int) string {
 	_, path := placeText(r.flows[number-1])
 	return path
@@ -206,7 +206,7 @@ func criticalTable(runs []*criticalRun) Table {
 		for k, r := range runs {
 			p := []float64{f.without, f.with, f.with}[k]
 			if i+1 == sixth && k == 1 {
-				p = f.without // in the run with five it was not critical
+				p = f.without // in the run with five critical flows it was not critical
 			}
 			cells = append(cells, fmt.Sprintf("%.2f%s", r.flows[i].log.Mbit(), published(p)))
 		}
@@ -215,7 +215,7 @@ func criticalTable(runs []*criticalRun) Table {
 	return t
 }
 
-// criticalBars is figure 3.4.
+// criticalBars returns figure 3.4.
 func criticalBars(runs []*criticalRun) Plot {
 	p := Plot{Name: "fig3-4", Title: "Goodput of each flow", X: "flow", Y: "Mbit/s"}
 	for _, r := range runs {
@@ -236,7 +236,7 @@ func criticalBars(runs []*criticalRun) Plot {
 	return p
 }
 
-// lifetimePlot is a flow's goodput over its lifetime, in twelve or so steps.
+// lifetimePlot returns a plot of a flow's goodput over its lifetime, in about twelve steps.
 func lifetimePlot(name string, r *criticalRun, factor int) Plot {
 	p := Plot{Name: name, Title: "Critical flows, " + r.name, X: "seconds of the flow, times " + fmt.Sprint(factor), Y: "Mbit/s"}
 	width := 10 * time.Second / time.Duration(factor)
@@ -255,7 +255,7 @@ func lifetimePlot(name string, r *criticalRun, factor int) Plot {
 	return p
 }
 
-// totalPlot is figure 3.8: what the network carries altogether.
+// totalPlot returns figure 3.8: the sum of what the network carries.
 func totalPlot(runs []*criticalRun, factor int) Plot {
 	p := Plot{Name: "fig3-8", Title: "All flows together", X: "seconds, times " + fmt.Sprint(factor), Y: "Mbit/s"}
 	width := 5 * time.Second / time.Duration(factor)

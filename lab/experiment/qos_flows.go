@@ -17,33 +17,33 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// Ports that tell critical from other flows.
+// These ports distinguish critical flows from others.
 const (
 	criticalPort = 5001
 	plainPort    = 5002
 )
 
-// required is what each critical flow requires, in bit/s of frames as links count them:
-// the rate of its host's link. Without TCP timestamps 1460 of the 1514 bytes of a full
+// required is the rate that each critical flow requires, in bit/s of frames as links count them,
+// which is the rate of its host's link. Without TCP timestamps 1460 of the 1514 bytes of a full
 // frame are payload.
 const (
 	required     = 10_000_000
 	payloadShare = 1460.0 / 1514
 )
 
-// What is left for the payload of a flow, in Mbit/s, that shares its host's link with
-// the acknowledgements of another, one for every second segment: with timestamps these
-// have 66 bytes and segments 1448 of payload, without them 54 and 1460.
+// These are the rates in Mbit/s that are left for the payload of a flow that shares its host's link
+// with the acknowledgements of another flow, one for every second segment. With timestamps these
+// have 66 bytes, and segments 1448 bytes of payload; without them 54 and 1460.
 const (
 	sharedWith    = 10 / (1514.0/1448 + 66.0/2896)
 	sharedWithout = 10 / (1514.0/1460 + 54.0/2920)
 )
 
-// plain is an ordinary host but for two things. It sends no TCP timestamps: with them, no
-// flow that shares its host's link with acknowledgements could have the 9.4 Mbit/s asked
-// for. And its windows end at 1 MB, eight times what a way here holds: as long as a
-// window grows, the receiver acknowledges every segment instead of every second, and up
-// to the usual 6 MB that is a third of a transfer whose times are divided.
+// plain returns a host that differs from an ordinary one in two things. It sends no TCP timestamps:
+// with them, no flow that shares its host's link with acknowledgements could reach the required 9.4
+// Mbit/s. And its windows are limited to 1 MB, eight times what a path here holds: while a window
+// grows, the receiver acknowledges every segment instead of every second one, and growth up to the
+// usual 6 MB takes a third of a transfer whose times are divided.
 func plain(h lab.Host) lab.Host {
 	h = ordinary(h)
 	h.Sysctls["net.ipv4.tcp_timestamps"] = "0"
@@ -51,8 +51,7 @@ func plain(h lab.Host) lab.Host {
 	return h
 }
 
-// qosFlow is one transfer of an experiment; times are those of the experiment, after
-// compression.
+// qosFlow is one transfer of an experiment. Times are those of the experiment, after compression.
 type qosFlow struct {
 	number   int
 	from, to string
@@ -62,42 +61,42 @@ type qosFlow struct {
 	lasts    time.Duration // if it has no size
 }
 
-// qosOutcome is what became of a flow.
+// qosOutcome holds the results of a flow.
 type qosOutcome struct {
 	qosFlow
 	log *testbed.BulkLog
-	// place is what the controller told of it last, nil if it never did.
+	// place is the controller's last record of the flow, or nil if there was none.
 	place *critical.Record
 }
 
-// soon is how long after its first packet a flow may be accepted and count as accepted at
-// once: placing takes milliseconds, the next try of one that was refused a second.
-const soon = 250 * time.Millisecond
+// atOnceWithin is the time after its first packet within which a flow counts as accepted at once: placing
+// takes milliseconds, and a refused flow is tried again after a second.
+const atOnceWithin = 250 * time.Millisecond
 
-// accepted tells whether the flow was promised its rate at some time, and whether at
+// accepted reports whether the flow was promised its rate at some time, and whether it was so at
 // once.
 func (o *qosOutcome) accepted() (ever, atOnce bool) {
 	if o.place == nil || o.place.Accepted.IsZero() {
 		return false, false
 	}
-	return true, o.place.Accepted.Sub(o.place.Since) < soon && o.place.Accepted.Before(o.log.Begin.Add(soon))
+	return true, o.place.Accepted.Sub(o.place.Since) < atOnceWithin && o.place.Accepted.Before(o.log.Begin.Add(atOnceWithin))
 }
 
-// settled is how long after its first packet TCP gets to fill the link, and recovery how
-// long after it was held back by meters: it may be waiting for a retransmission timeout.
+// settled is how long after its first packet TCP gets to fill the link, and recovery how long after
+// meters have limited it, because it may be waiting for a retransmission timeout.
 const (
 	settled  = time.Second
 	recovery = 2 * time.Second
 )
 
-// steady is the flow's mean goodput in Mbit/s after it has settled.
+// steady returns the flow's mean goodput in Mbit/s once it has settled.
 func (o *qosOutcome) steady() float64 {
 	v, _ := o.log.After(settled)
 	return v
 }
 
-// keptPercent is how much of what was promised to the flow it got, in percent of frames,
-// from when it had settled to its end; false if that is less than two seconds.
+// keptPercent returns the percentage of its promised rate that the flow has reached, in frames,
+// from when it had settled to its end. It returns false if that is less than two seconds.
 func (o *qosOutcome) keptPercent() (float64, bool) {
 	ever, atOnce := o.accepted()
 	if !ever {
@@ -114,10 +113,10 @@ func (o *qosOutcome) keptPercent() (float64, bool) {
 	return 100 * v * 1e6 / payloadShare / required, ok
 }
 
-// qosNetwork is a network of switches, hosts and links.
+// qosNetwork describes a network of switches, hosts and links.
 type qosNetwork struct {
 	name   string
-	trunk  float64     // bit/s of links between switches
+	trunk  float64     // rate of links between switches in bit/s
 	trunks [][2]string // links between switches
 	hosts  [][2]string // hosts and their switches
 }
@@ -140,7 +139,7 @@ func (q *qosNetwork) topology() lab.Topology {
 	return t
 }
 
-// rate is that of a link in bit/s.
+// rate returns the rate of a link in bit/s.
 func (q *qosNetwork) rate(l lab.Link) float64 {
 	if slices.Contains(q.hosts, [2]string{l.A.Node, l.B.Node}) {
 		return required
@@ -158,8 +157,8 @@ func (q *qosNetwork) up(ctx context.Context, env *Env, f func(context.Context, *
 	})
 }
 
-// controlled runs a controller over the network. It reads counters every five seconds
-// of the experiment's time, but not more often than every second.
+// controlled runs f with a controller. The controller reads counters every five seconds of the
+// experiment's time, but at most once a second.
 func (q *qosNetwork) controlled(ctx context.Context, env *Env, l *lab.Lab, factor int, f func(context.Context, *testbed.Network) error) (err error) {
 	interval := max(5*time.Second/time.Duration(factor), time.Second)
 	n, err := testbed.DeployNetwork(ctx, testbed.NetworkOptions{Lab: l, Binary: env.Binary, LogDir: env.Dir, Interval: interval, Rate: q.rate})
@@ -171,7 +170,7 @@ func (q *qosNetwork) controlled(ctx context.Context, env *Env, l *lab.Lab, facto
 			err = cerr
 		}
 	}()
-	// Links and hosts are found, and what was there before is gone.
+	// Links and hosts are found in this time, and effects of an earlier run expire.
 	if err := tasks.Sleep(ctx, settleRuns); err != nil {
 		return err
 	}
@@ -181,9 +180,9 @@ func (q *qosNetwork) controlled(ctx context.Context, env *Env, l *lab.Lab, facto
 // settleRuns is the time between two runs on one network.
 const settleRuns = 5 * time.Second
 
-// runFlows carries all flows over a network and tells what became of them.
+// runFlows carries all flows over a network and returns the results.
 func runFlows(ctx context.Context, l *lab.Lab, n *testbed.Network, flows []qosFlow) ([]*qosOutcome, error) {
-	if err := meet(ctx, l, flows); err != nil {
+	if err := introduceHosts(ctx, l, flows); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -216,8 +215,8 @@ func runFlows(ctx context.Context, l *lab.Lab, n *testbed.Network, flows []qosFl
 	return out, nil
 }
 
-// meet has every pair of hosts exchange a packet, so that all hosts are known.
-func meet(ctx context.Context, l *lab.Lab, flows []qosFlow) error {
+// introduceHosts makes every pair of hosts exchange a packet, so that all hosts are known.
+func introduceHosts(ctx context.Context, l *lab.Lab, flows []qosFlow) error {
 	var all sync.WaitGroup
 	errs := make(chan error, len(flows))
 	for _, f := range flows {
@@ -251,14 +250,14 @@ func (o *qosOutcome) run(ctx context.Context, l *lab.Lab) (err error) {
 	return err
 }
 
-// watchPlaces asks for the flows' places until it is stopped, and keeps the latest of
-// each, by destination: a host receives one flow.
+// watchPlaces requests the flows' places until it is stopped, and keeps the latest of each, by
+// destination: a host receives one flow.
 func watchPlaces(ctx context.Context, n *testbed.Network) map[netip.AddrPort]*critical.Record {
 	seen := map[netip.AddrPort]*critical.Record{}
 	for tasks.Sleep(ctx, 200*time.Millisecond) == nil {
 		var all []critical.Record
 		if err := n.Get(ctx, "/api/v1/qos/flows", &all); err != nil {
-			continue // the next answer tells more
+			continue // the next answer may succeed
 		}
 		for _, r := range all {
 			if to, ok := destination(r.Flow); ok {
@@ -269,7 +268,7 @@ func watchPlaces(ctx context.Context, n *testbed.Network) map[netip.AddrPort]*cr
 	return seen
 }
 
-// destination reads "tcp SOURCE > DESTINATION".
+// destination parses "tcp SOURCE > DESTINATION".
 func destination(flow string) (netip.AddrPort, bool) {
 	var proto, from, to string
 	if n, _ := fmt.Sscanf(flow, "%s %s > %s", &proto, &from, &to); n != 3 {
@@ -279,10 +278,10 @@ func destination(flow string) (netip.AddrPort, bool) {
 	return a, err == nil
 }
 
-// defineCritical makes the flows to the critical port critical. They are silent for two
-// seconds before they are over, so that no reading shows traffic of a flow that is not
-// known any more; what they were promised is free when they close. With once, as in the
-// dissertation, what is not accepted when it begins is never accepted.
+// defineCritical makes the flows to the critical port critical. They count as ended after two
+// seconds of silence, so that no reading shows traffic of a flow that is not known any more. Their
+// rate is free when they close. With once, as in the dissertation, a flow that is not accepted when
+// it begins is never accepted.
 func defineCritical(ctx context.Context, n *testbed.Network, once bool) error {
 	return n.Do(ctx, http.MethodPost, "/api/v1/qos/critical", critical.Spec{
 		Name: "experiment", Rate: required, Match: match.Flow{TCPDst: match.Text(fmt.Sprint(criticalPort))}, IdleTimeout: "2s", Once: once,

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// controlRate is that of every link in figure 4.4.
+	// controlRate is the rate of every link in figure 4.4.
 	controlRate = 10e6
-	// fifoPackets is the queue of a port without classes: a tenth of a second at that
-	// rate, a common size, and in the range of what the dissertation saw.
+	// fifoPackets is the queue length of a port without classes: a tenth of a second at that rate,
+	// which is a common size and in the range of the dissertation's measurements.
 	fifoPackets = 85
 	controlPort = 5001
 	floodPort   = 5201
@@ -36,8 +36,8 @@ func qosLatency() Experiment {
 	}
 }
 
-// controlLab is figure 4.4: VM1 and VM2 at the first of three switches, VM3 and VM4 at
-// the last. Its links are plain cables: the ports' token buckets give them their rate.
+// controlLab returns figure 4.4: VM1 and VM2 at the first of three switches, VM3 and VM4 at the
+// last. Its links are plain cables: the ports' token buckets give them their rate.
 func controlLab(name string) lab.Topology {
 	t := lab.Line(name, 3, delayline.Params{})
 	t.Hosts, t.Links = nil, t.Links[:0]
@@ -60,8 +60,8 @@ type controlRig struct {
 	all    []*measured
 }
 
-// inControlLab measures as run says, which has so many steps, and returns what was
-// measured.
+// inControlLab builds the lab, calls run, which has the given number of steps, and returns its
+// measurements.
 func (e *Env) inControlLab(ctx context.Context, name string, steps int, run func(context.Context, *controlRig) error) ([]*measured, error) {
 	raw, err := e.CSV("answers", "run", "request", "seconds")
 	if err != nil {
@@ -77,12 +77,12 @@ func (e *Env) inControlLab(ctx context.Context, name string, steps int, run func
 	return r.all, err
 }
 
-// measured are the times of one run's answers, in ms.
+// measured holds the times of one run's answers, in ms.
 type measured struct {
 	name    string
 	took    []float64
-	sent    int     // requests
-	goodput float64 // of the background, in Mbit/s
+	sent    int     // number of requests
+	goodput float64 // of the background traffic, in Mbit/s
 }
 
 // askInterval is the time from one request to the next.
@@ -90,14 +90,14 @@ const askInterval = 10 * time.Millisecond
 
 func (m *measured) quantile(q float64) float64 { return quantile(m.took, q) }
 
-// answered is the share of requests that were answered, in percent.
+// answered returns the percentage of requests that were answered.
 func (m *measured) answered() float64 { return 100 * float64(len(m.took)) / float64(max(m.sent, 1)) }
 
-// measure has VM1 ask VM3 while VM2 sends to VM4: UDP at twice the links' rate, or one
-// TCP connection, as in the dissertation.
+// measure lets VM1 send requests to VM3 while VM2 sends to VM4: UDP at twice the links' rate, or
+// one TCP connection, as in the dissertation.
 func (r *controlRig) measure(ctx context.Context, name string, udp bool) error {
 	r.env.Step("%s", name)
-	if err := reaches(ctx, r.lab.Host("vm1"), r.lab.Host("vm1").Addr(), r.lab.Host("vm3").Addr()); err != nil {
+	if err := awaitReachable(ctx, r.lab.Host("vm1"), r.lab.Host("vm1").Addr(), r.lab.Host("vm3").Addr()); err != nil {
 		return err
 	}
 	background := testbed.Transfer{
@@ -134,7 +134,7 @@ func (r *controlRig) measure(ctx context.Context, name string, udp bool) error {
 	return nil
 }
 
-// probe asks when the background has filled the queues.
+// probe sends requests once the background traffic has filled the queues.
 func (r *controlRig) probe(ctx context.Context, name string) (*measured, error) {
 	if err := tasks.Sleep(ctx, 2*time.Second); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (r *controlRig) controlled(ctx context.Context, f func(*testbed.Network) er
 	return f(n)
 }
 
-// class is the control traffic of both directions.
+// class returns the class of the control traffic of both directions.
 func (r *controlRig) class() classes.ClassSpec {
 	one, three := match.Text(r.lab.Host("vm1").Addr().String()), match.Text(r.lab.Host("vm3").Addr().String())
 	port := match.Text(fmt.Sprint(controlPort))
@@ -227,8 +227,8 @@ func runQoSLatency(ctx context.Context, env *Env) (*Result, error) {
 			return err
 		}
 		return r.controlled(ctx, func(n *testbed.Network) (err error) {
-			// So that the places of both hosts are known.
-			if err := reaches(ctx, r.lab.Host("vm1"), r.lab.Host("vm1").Addr(), r.lab.Host("vm3").Addr()); err != nil {
+			// The packets let the controller learn the places of both hosts.
+			if err := awaitReachable(ctx, r.lab.Host("vm1"), r.lab.Host("vm1").Addr(), r.lab.Host("vm3").Addr()); err != nil {
 				return err
 			}
 			s, err = r.share(ctx, n)
@@ -246,7 +246,7 @@ func runQoSLatency(ctx context.Context, env *Env) (*Result, error) {
 	return res, nil
 }
 
-// publishedLatency is what figure 4.5 has, as the text gives it.
+// publishedLatency holds the figures of figure 4.5 as the text gives them.
 var publishedLatency = []string{"41 to 207", "no significant impact", "3.9 to 5.1", ""}
 
 func latencyResult(all []*measured) *Result {

@@ -6,7 +6,7 @@ func qosPeers() Experiment {
 	return Experiment{
 		Name:     "qos-peers",
 		Title:    "Control traffic under saturating UDP: one queue, queues by OpenFlow alone, tc by hand, Sluice",
-		Question: "What does a class of Sluice's have over what can be configured without it?",
+		Question: "What does a class of Sluice gain over configuration by hand?",
 		Run:      runQoSPeers,
 	}
 }

@@ -2,9 +2,9 @@ package experiment
 
 import "maps"
 
-// promisable says whether all accepted flows of a published run can have been promised
-// their rate at once: a link of 15 Mbit/s has room for one flow of 10 in each direction,
-// so those that run together need paths that share none.
+// promisable reports whether all accepted flows of a published run can have been promised their
+// rate at once. A link of 15 Mbit/s has room for one flow of 10 Mbit/s in each direction, so flows
+// at the same time need paths that share no link.
 func promisable(run []publishedFlow) bool {
 	at := map[string]string{}
 	for _, h := range acceptanceHosts() {
@@ -29,8 +29,8 @@ func promisable(run []publishedFlow) bool {
 	return true
 }
 
-// disjoint says whether pairs of switches can be joined by paths of which no two go over
-// a link in the same direction, and none over what is taken.
+// disjoint reports whether pairs of switches can be joined by paths that use no link in the same
+// direction, and none that is taken.
 func disjoint(pairs [][2]string, taken map[[2]string]bool) bool {
 	if len(pairs) == 0 {
 		return true
@@ -38,8 +38,8 @@ func disjoint(pairs [][2]string, taken map[[2]string]bool) bool {
 	return walk(pairs[0][0], pairs[0][1], map[string]bool{}, taken, func(with map[[2]string]bool) bool { return disjoint(pairs[1:], with) })
 }
 
-// walk tries all ways from one switch to another until one pleases found, which is told
-// what is taken then.
+// walk tries all paths from one switch to another until found, which it calls with the links that
+// are then taken, returns true.
 func walk(at, to string, seen map[string]bool, taken map[[2]string]bool, found func(map[[2]string]bool) bool) bool {
 	if at == to {
 		return found(maps.Clone(taken))

@@ -20,33 +20,34 @@ import (
 )
 
 const (
-	// sharePort is the UDP port of the first flood, sharePayload what its packets contain, and
+	// sharePort is the UDP port of the first flood, sharePayload the payload of its packets, and
 	// shareFrame their size as links count it.
 	sharePort    = 7000
 	sharePayload = 1400
 	shareFrame   = sharePayload + 14 + 20 + 8
 	// shareLeast is the guaranteed rate of each of eight classes, in bit/s.
 	shareLeast = 800_000
-	// shareTolerance is the largest deviation of a rate from its bound, as a part of the bound.
+	// shareTolerance is the largest deviation of a rate from its bound, as a share of the bound.
 	shareTolerance = 0.05
-	// manyWithin is how long manyClasses may take on manySwitches.
+	// manyWithin bounds the time of manyClasses on manySwitches.
 	manyWithin   = 5 * time.Second
 	manyClasses  = 200
 	manySwitches = 20
 )
 
-// shares holds the rates at which classes share a link that each of them fills, in bit/s of
-// frames, and how long it takes to provision many classes.
+// shares holds the rates at which classes share a link that each of them could fill, in bit/s of
+// frames, and the time to provision many classes.
 type shares struct {
 	eight    []float64
-	pairs    [][2]float64 // of each two classes that follow on each other
+	pairs    [][2]float64 // of each two successive classes
 	least    float64      // of a class with 3 Mbit/s guaranteed
-	most     float64      // of a class that may have 2 Mbit/s
+	most     float64      // of a class that is limited to 2 Mbit/s
 	many     time.Duration
 	manyGone time.Duration
 }
 
-// flood has VM1 send to ports of VM3, and returns what arrives of each, in bit/s of frames.
+// flood sends from VM1 to ports of VM3, and returns the rate at which each flood arrives, in bit/s
+// of frames.
 func (r *controlRig) flood(ctx context.Context, rate float64, settle, over time.Duration, ports ...int) ([]float64, error) {
 	var all []*testbed.Flooding
 	defer func() {
@@ -63,7 +64,7 @@ func (r *controlRig) flood(ctx context.Context, rate float64, settle, over time.
 		}
 		all = append(all, f)
 	}
-	if err := tasks.Sleep(ctx, settle); err != nil { // queues fill
+	if err := tasks.Sleep(ctx, settle); err != nil { // while queues fill
 		return nil, err
 	}
 	before, began := make([]uint64, len(all)), time.Now()
@@ -82,7 +83,7 @@ func (r *controlRig) flood(ctx context.Context, rate float64, settle, over time.
 	return out, nil
 }
 
-// shareClass is a class of the packets of one flood.
+// shareClass returns a class of the packets of one flood.
 func (r *controlRig) shareClass(name string, port, priority, least int) classes.ClassSpec {
 	number := func(v int) match.Text { return match.Text(fmt.Sprint(v)) }
 	return classes.ClassSpec{Name: name, Priority: number(priority), MinRate: number(least), Flows: []match.Flow{{
@@ -90,7 +91,7 @@ func (r *controlRig) shareClass(name string, port, priority, least int) classes.
 	}}}
 }
 
-// share has eight classes, then two classes with other rates, fill the links.
+// share fills the links with eight classes, and then with two classes of other rates.
 func (r *controlRig) share(ctx context.Context, n *testbed.Network) (s shares, err error) {
 	var ports []int
 	for i := range 8 {
@@ -133,8 +134,8 @@ func (r *controlRig) share(ctx context.Context, n *testbed.Network) (s shares, e
 // classesPath is the path of the API's collection of classes.
 const classesPath = "/api/v1/qos/classes"
 
-// provision measures how long many classes take that are requested at once, of three switches
-// each, and how long until they are withdrawn.
+// provision measures how long it takes to provision, and to withdraw, many classes that are
+// requested at once, on three switches each.
 func (e *Env) provision(ctx context.Context, s *shares) error {
 	e.Step("%d classes on %d switches", manyClasses, manySwitches)
 	return e.withLab(ctx, lab.Line("qosmany", manySwitches, delayline.Params{}), func(ctx context.Context, l *lab.Lab) (err error) {
@@ -152,7 +153,7 @@ func (e *Env) provision(ctx context.Context, s *shares) error {
 		defer func() { err = errors.Join(err, n.Close()) }()
 		host := func(i int) *lab.LiveHost { return l.Host(fmt.Sprint("h", i)) }
 		for i := 1; i < manySwitches; i++ { // so that their places are known
-			if err := reaches(ctx, host(i), host(i).Addr(), host(i+1).Addr()); err != nil {
+			if err := awaitReachable(ctx, host(i), host(i).Addr(), host(i+1).Addr()); err != nil {
 				return err
 			}
 		}
@@ -176,7 +177,7 @@ func (e *Env) provision(ctx context.Context, s *shares) error {
 	})
 }
 
-// atOnce runs f many times at once.
+// atOnce calls f n times concurrently.
 func atOnce(n int, f func(int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -187,7 +188,7 @@ func atOnce(n int, f func(int) error) error {
 	return errors.Join(errs...)
 }
 
-// report adds table and claims.
+// report adds the table and the claims.
 func (s shares) report(r *Result) {
 	t := Table{Title: "What arrives of classes that all send more than there is, in kbit/s of frames", Columns: []string{"class", "guaranteed", "of eight", "beside the next", "the next"}}
 	ordered, held := true, true

@@ -19,13 +19,13 @@ import (
 const (
 	squareTrunk = 15e6
 	squarePort  = 5003
-	// squareSilent is how long a critical flow may be silent, in the median, when a link of its
-	// way fails, and squareCuts how often one does.
+	// squareSilent bounds the median time without packets of a critical flow when a link of its
+	// path fails, and squareCuts is the number of such failures.
 	squareSilent = 200 * time.Millisecond
 	squareCuts   = 10
 	// squarePromise is promised to each of three flows on one link, in bit/s. Two of them send
-	// squarePolite packets a second of squareSize bytes of payload each, which is less, and one
-	// squareRude times as many.
+	// squarePolite packets a second with squareSize bytes of payload each, which is less, and one
+	// sends squareRude times as many.
 	squarePromise = 4_000_000
 	squarePolite  = 330
 	squareSize    = 1400
@@ -33,15 +33,15 @@ const (
 	squareFor     = 5 * time.Second
 )
 
-// onSquare holds what was measured of critical UDP flows between two switches that are joined
-// by two paths.
+// onSquare holds the measurements of critical UDP flows between two switches that are joined by two
+// paths.
 type onSquare struct {
-	silent []float64               // ms, at each failure of a link
-	polite [2]testbed.StreamReport // of flows that keep to their promise
-	rude   float64                 // bit/s of frames of the one that does not
+	silent []float64               // ms, one for each failure of a link
+	polite [2]testbed.StreamReport // of flows that do not exceed their promised rate
+	rude   float64                 // bit/s of frames of the flow that does
 }
 
-// squareRun measures critical flows while links fail, and while one flow exceeds its promise.
+// squareRun measures critical flows while links fail, and while one flow exceeds its promised rate.
 func squareRun(ctx context.Context, env *Env) (m onSquare, err error) {
 	q := &qosNetwork{
 		name: "qsquare", trunk: squareTrunk, trunks: [][2]string{{"s1", "s2"}, {"s2", "s4"}, {"s1", "s3"}, {"s3", "s4"}},
@@ -53,7 +53,7 @@ func squareRun(ctx context.Context, env *Env) (m onSquare, err error) {
 			for i := range 3 {
 				flows = append(flows, qosFlow{from: fmt.Sprint("a", i+1), to: fmt.Sprint("b", i+1)})
 			}
-			if err := meet(ctx, l, flows); err != nil {
+			if err := introduceHosts(ctx, l, flows); err != nil {
 				return err
 			}
 			if err := n.Do(ctx, http.MethodPost, "/api/v1/qos/critical", critical.Spec{
@@ -85,7 +85,7 @@ func (s *squareRig) stream(ctx context.Context, i, rate, size int) (*testbed.Str
 	return testbed.StartStream(ctx, testbed.StreamOptions{Sender: s.l.Host(fmt.Sprint("a", i)), Receiver: to, To: netip.AddrPortFrom(to.Addr(), squarePort), Rate: rate, Size: size})
 }
 
-// accepted waits until there are so many flows, all of which have been accepted.
+// accepted waits until there are exactly want flows, and all of them are accepted.
 func (s *squareRig) accepted(ctx context.Context, want int) (all []critical.Record, err error) {
 	err = testbed.Poll(ctx, fmt.Sprintf("%d accepted flows", want), func() error {
 		all = nil
@@ -105,7 +105,7 @@ func (s *squareRig) accepted(ctx context.Context, want int) (all []critical.Reco
 	return all, err
 }
 
-// links waits until so many links are up.
+// links waits until want links are up.
 func (s *squareRig) links(ctx context.Context, want int) error {
 	return testbed.Poll(ctx, fmt.Sprintf("%d links", want), func() error {
 		var found []struct{}
@@ -119,7 +119,7 @@ func (s *squareRig) links(ctx context.Context, want int) error {
 	})
 }
 
-// cut has links fail under a flow, one after the other.
+// cut makes links of a flow's path fail, one after the other.
 func (s *squareRig) cut(ctx context.Context) error {
 	stream, err := s.stream(ctx, 1, 1000, 200)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *squareRig) cut(ctx context.Context) error {
 	return nil
 }
 
-// excess has three flows share one link, of which one sends more than it was promised.
+// excess lets three flows share one link, of which one sends more than it was promised.
 func (s *squareRig) excess(ctx context.Context) error {
 	if err := testbed.Poll(ctx, "no flow of before", func() error {
 		_, err := s.accepted(ctx, 0)
@@ -213,7 +213,7 @@ func (s *squareRig) excess(ctx context.Context) error {
 		return err
 	}
 	ended := time.Now()
-	if err := tasks.Sleep(ctx, time.Second); err != nil { // what is on its way arrives
+	if err := tasks.Sleep(ctx, time.Second); err != nil { // until packets in flight have arrived
 		return err
 	}
 	for i := range s.polite {
@@ -224,7 +224,7 @@ func (s *squareRig) excess(ctx context.Context) error {
 	return nil
 }
 
-// report adds table and claims.
+// report adds the table and the claims.
 func (m onSquare) report(res *Result) {
 	t := Table{Title: "Critical flows of UDP on two ways", Columns: []string{"what", "measured"}}
 	for i, v := range m.silent {

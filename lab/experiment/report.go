@@ -18,7 +18,7 @@ var reportText string
 
 var reportTemplate = template.Must(template.New("report").Parse(reportText))
 
-// report is what the HTML page shows.
+// report holds the contents of the HTML page.
 type report struct {
 	Experiment Experiment
 	Scale      Scale
@@ -32,11 +32,10 @@ type report struct {
 	Files      []string
 }
 
-// write puts report.html into the folder. The page needs no other file: the
-// plots are part of it.
+// write writes report.html to the folder. The page needs no other file: it includes the plots.
 func (r report) write(dir string, svgs [][]byte) (string, error) {
 	for _, svg := range svgs {
-		// The plots are drawn by this program from numbers and labels of its own.
+		// The plots are safe: this program has drawn them from its own numbers and labels.
 		r.Plots = append(r.Plots, template.HTML(inlineSVG(svg))) //nolint:gosec
 	}
 	var page bytes.Buffer
@@ -50,7 +49,7 @@ func (r report) write(dir string, svgs [][]byte) (string, error) {
 	return path, nil
 }
 
-// inlineSVG cuts the XML declaration, which HTML does not allow.
+// inlineSVG removes the XML declaration, which HTML does not allow.
 func inlineSVG(svg []byte) []byte {
 	if i := bytes.Index(svg, []byte("<svg")); i >= 0 {
 		return svg[i:]
@@ -58,7 +57,7 @@ func inlineSVG(svg []byte) []byte {
 	return svg
 }
 
-// print shows the result on the terminal.
+// print prints the result on the terminal.
 func (r *Result) print(w io.Writer) error {
 	for _, t := range r.Tables {
 		fmt.Fprintf(w, "\n%s\n", t.Title)

@@ -2,7 +2,7 @@ package experiment
 
 import "fmt"
 
-// Result is what an experiment has found.
+// Result is the result of an experiment.
 type Result struct {
 	// Network describes the lab in one sentence: links, MTU, switches.
 	Network string
@@ -13,14 +13,14 @@ type Result struct {
 	Notes []string
 }
 
-// Table is printed in the report and on the terminal.
+// Table is a table of the report, which is also printed on the terminal.
 type Table struct {
 	Title   string
 	Columns []string
 	Rows    [][]string
 }
 
-// Add appends a row; each cell is printed with its own %v.
+// Add appends a row. Each cell is printed with %v.
 func (t *Table) Add(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -29,14 +29,14 @@ func (t *Table) Add(cells ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Claim is a statement that the experiment puts to the test.
+// Claim is a statement that the experiment tests.
 type Claim struct {
-	Text   string // what should hold, with its bound
+	Text   string // statement with its bound
 	Result string // what was measured
 	Met    bool
 }
 
-// Verdict says in one word of six letters whether the claim holds.
+// Verdict returns a word of six letters that says whether the claim holds.
 func (c Claim) Verdict() string {
 	if c.Met {
 		return "holds "
@@ -56,15 +56,15 @@ func (r *Result) Note(format string, args ...any) {
 
 // Plot is a line plot.
 type Plot struct {
-	Name       string // of the files, without ending
+	Name       string // name of the files, without ending
 	Title      string
 	X, Y       string // axis labels with units
 	LogX, LogY bool
-	Left       bool // legend on the left, for lines that rise
+	Left       bool // puts the legend on the left, for lines that rise
 	Series     []Series
 }
 
-// Series is one line of a plot. Published lines are drawn dashed.
+// Series is one line of a plot. Published lines are dashed.
 type Series struct {
 	Label     string
 	Published bool

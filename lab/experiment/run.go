@@ -13,19 +13,18 @@ import (
 	"github.com/sluice-net/sluice/internal/version"
 )
 
-// Options says how to run an experiment.
+// Options holds the options of Run.
 type Options struct {
 	Scale  Scale
 	Only   Only
 	Out    string    // folder of the output; made if missing
-	Binary string    // the program sluice
-	Lab    string    // the program sluice-lab
-	Log    io.Writer // progress and results
+	Binary string    // path of sluice
+	Lab    string    // path of sluice-lab
+	Log    io.Writer // receives progress and results
 }
 
-// Run runs an experiment and writes its output. When ctx ends, the experiment
-// tears down what it has built and Run returns the context's error; raw
-// measurements made so far stay.
+// Run runs an experiment and writes its output. If ctx ends, the experiment removes what it has
+// built and Run returns the context's error. Raw measurements made so far stay.
 func Run(ctx context.Context, e Experiment, o Options) (*Result, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("experiments build network namespaces and need root")
@@ -55,7 +54,7 @@ func Run(ctx context.Context, e Experiment, o Options) (*Result, error) {
 }
 
 func newEnv(o Options) (*Env, error) {
-	dir, err := filepath.Abs(o.Out) // programs with other working folders write there too
+	dir, err := filepath.Abs(o.Out) // programs with other working folders write to it too
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// agentsLine is wide enough for every pair of agents together; what limits is
-// each agent's own link.
+// agentsLine is wide enough for all pairs of agents together, so that each agent's own link is the
+// bottleneck.
 var agentsLine = line{Rate: 1e9, RTT: 53 * time.Millisecond, MTU: 9000, Offload: true}
 
-// agentLink is the rate of each agent's own link. An agent here carries more
-// than the lab's switches do, so pairs would not show without it.
+// agentLink is the rate of each agent's own link. An agent can carry more than the lab's switches,
+// so that further pairs would bring nothing without this limit.
 const agentLink = 150e6
 
 func sosAgents() Experiment {
@@ -46,7 +46,7 @@ func runAgents(ctx context.Context, env *Env) (*Result, error) {
 		env.Step("%d pairs of agents, as many client connections", n)
 		t := narrowAgents(twoSites("agents", agentsLine, n))
 		err := env.withSite(ctx, t, func(ctx context.Context, s *site) error {
-			c, err := s.through(ctx, s.transfer(env.Scale, n), sos.Tuning{})
+			c, err := s.carriedTransfer(ctx, s.transfer(env.Scale, n), sos.Tuning{})
 			if err != nil {
 				return fmt.Errorf("%d pairs: %w", n, err)
 			}
@@ -61,7 +61,7 @@ func runAgents(ctx context.Context, env *Env) (*Result, error) {
 	return agentsResult(pairs, goodputs), nil
 }
 
-// narrowAgents gives every agent's own link the rate agentLink.
+// narrowAgents sets the rate of every agent's own link to agentLink.
 func narrowAgents(t lab.Topology) lab.Topology {
 	agents := map[string]bool{}
 	for _, h := range t.Hosts {

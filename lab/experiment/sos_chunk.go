@@ -52,7 +52,7 @@ func runChunk(ctx context.Context, env *Env) (*Result, error) {
 			row, series := []any{p}, Series{Label: fmt.Sprintf("p = %d", p)}
 			for _, chunk := range chunks {
 				env.Step("p = %d, chunks of %d bytes", p, chunk)
-				c, err := s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Connections: p, ChunkBytes: chunk, CongestionControl: "cubic"})
+				c, err := s.carriedTransfer(ctx, s.transfer(env.Scale, 1), sos.Tuning{Connections: p, ChunkBytes: chunk, CongestionControl: "cubic"})
 				if err != nil {
 					return fmt.Errorf("p = %d, chunk %d: %w", p, chunk, err)
 				}

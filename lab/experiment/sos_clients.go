@@ -15,13 +15,13 @@ func sosClients() Experiment {
 	return Experiment{
 		Name:     "sos-clients",
 		Title:    "One and two clients, each with a server of its own",
-		Question: "Do clients that have nothing to do with each other get twice as much by two pairs of agents?",
+		Question: "Do two independent clients get twice as much by two pairs of agents?",
 		Source:   "dissertation 2017, table 5.3.2: 8 Gbit/s by one client and server, 16 by two",
 		Run:      runClients,
 	}
 }
 
-// secondClient and secondServer are what there is beside client and server.
+// secondClient and secondServer are hosts beside client and server.
 const secondClient, secondServer = "client2", "server2"
 
 func runClients(ctx context.Context, env *Env) (*Result, error) {
@@ -51,14 +51,15 @@ func runClients(ctx context.Context, env *Env) (*Result, error) {
 	return clientsResult(goodputs), nil
 }
 
-// twoClients is two sites with two pairs of agents, two clients, and two servers.
+// twoClients returns two sites with two pairs of agents, two clients, and two servers.
 func twoClients() lab.Topology {
 	t := twoSites("clients", agentsLine, 2)
 	t = withHost(t, ordinary(lab.Host{Name: secondClient}), "s1", agentsLine.MTU)
 	return narrowAgents(withHost(t, ordinary(lab.Host{Name: secondServer}), "s2", agentsLine.MTU))
 }
 
-// clients is what so many clients get together, each from its own server, all by agents.
+// clients returns the sum of the goodputs of n clients, each from a server of its own, all carried
+// by agents.
 func (s *site) clients(ctx context.Context, scale Scale, n int) (sum float64, err error) {
 	before, err := s.Sessions(ctx)
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *site) clients(ctx context.Context, scale Scale, n int) (sum float64, er
 		sum, errs = sum+r.BitsPerSecond, append(errs, r.err)
 	}
 	after, err := s.Sessions(ctx)
-	if want := len(before) + 2*n; err == nil && len(after) < want { // iperf3 has a control connection, too
+	if want := len(before) + 2*n; err == nil && len(after) < want { // iperf3 has a control connection as well
 		err = fmt.Errorf("%w: %d sessions, want %d", testbed.ErrNotCarried, len(after), want)
 	}
 	return sum, errors.Join(append(errs, err)...)

@@ -23,7 +23,7 @@ func sosDisk() Experiment {
 	return Experiment{
 		Name:     "sos-disk",
 		Title:    "A file from disk to disk between two clouds, direct and by SOS",
-		Question: "What is left of the gain when the file is read from a disk and written to another?",
+		Question: "How much of the gain is left when the file is read from a disk and written to another?",
 		Source: "dissertation 2017, table 5.3.1: 15.6 Mbit/s direct, 84.8 by SOS with 32 connections and chunks of 8,192 bytes; " +
 			"10 GB by wget over a GRE tunnel (MTU 1410) between virtual machines at Stanford and in Maryland; the tunnel's rate and loss are not told",
 		Run: runDisk,
@@ -31,13 +31,13 @@ func sosDisk() Experiment {
 }
 
 // diskLine has the tunnel's MTU, a round trip across the continent, and a rate and a loss at which
-// a direct transfer gets about what it got there.
+// a direct transfer is about as fast as published.
 var diskLine = line{Rate: 100e6, RTT: 70 * time.Millisecond, Loss: 5e-4, MTU: 1410}
 
-// diskWay is a way of the file.
+// diskWay is a way to transfer the file.
 type diskWay struct {
 	name      string
-	published float64 // Mbit/s; zero for nothing
+	published float64 // Mbit/s; 0 if there is none
 	port      uint16
 	tuning    sos.Tuning
 }
@@ -114,7 +114,7 @@ func newDiskRig(ctx context.Context, env *Env, s *site, size int64) (*diskRig, e
 	return rig, nil
 }
 
-// write makes the file, on the disk and not only in memory.
+// write writes the file to the disk itself.
 func (rig *diskRig) write(size int64) error {
 	f, err := os.Create(filepath.Join(rig.web.root, "file"))
 	if err != nil {
@@ -129,8 +129,8 @@ func (rig *diskRig) write(size int64) error {
 	return f.Sync()
 }
 
-// forget has the file be read from the disk again.
-func (rig *diskRig) forget() error {
+// dropCache drops the file from the page cache, so that it is read from the disk again.
+func (rig *diskRig) dropCache() error {
 	f, err := os.Open(filepath.Join(rig.web.root, "file"))
 	if err != nil {
 		return err
@@ -139,10 +139,10 @@ func (rig *diskRig) forget() error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// transfer fetches the file, and says how long it took until all of it was on the disk.
+// transfer fetches the file, and returns the time until all of it was on the disk.
 func (rig *diskRig) transfer(ctx context.Context, w diskWay) (time.Duration, error) {
 	before, err := rig.Sessions(ctx)
-	if err = errors.Join(err, rig.forget()); err != nil {
+	if err = errors.Join(err, rig.dropCache()); err != nil {
 		return 0, err
 	}
 	got := filepath.Join(rig.web.root, "got")

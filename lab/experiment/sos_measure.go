@@ -13,13 +13,14 @@ import (
 // carried is a transfer that agents carried.
 type carried struct {
 	testbed.Goodput
-	// CPU that the agents x1 and y1 used during the transfer, in percent of one core.
+	// SenderCPU and ReceiverCPU are the CPU usages of the agents x1 and y1 during the transfer, in
+	// percent of one core.
 	SenderCPU, ReceiverCPU float64
 }
 
-// through measures a transfer with the given parameters of SOS and makes sure
-// that agents carried it.
-func (s *site) through(ctx context.Context, t testbed.Transfer, tuning sos.Tuning) (c carried, err error) {
+// carriedTransfer measures a transfer with the given parameters of SOS. It returns an error if agents have
+// not carried it.
+func (s *site) carriedTransfer(ctx context.Context, t testbed.Transfer, tuning sos.Tuning) (c carried, err error) {
 	before, err := s.Sessions(ctx)
 	if err != nil {
 		return c, err
@@ -57,7 +58,7 @@ func (s *site) through(ctx context.Context, t testbed.Transfer, tuning sos.Tunin
 	return c, nil
 }
 
-// transfer is iperf3 from client to server, as long as the scale wants it.
+// transfer returns a transfer by iperf3 from client to server, whose duration depends on the scale.
 func (s *site) transfer(scale Scale, streams int) testbed.Transfer {
 	return testbed.Transfer{
 		Client: s.lab.Host("client"), Server: s.lab.Host("server"),
@@ -67,7 +68,7 @@ func (s *site) transfer(scale Scale, streams int) testbed.Transfer {
 	}
 }
 
-// cpuMeter measures how busy a process is.
+// cpuMeter measures the CPU usage of a process.
 type cpuMeter struct {
 	pid   int
 	used  time.Duration
@@ -79,7 +80,7 @@ func startCPUMeter(pid int) (cpuMeter, error) {
 	return cpuMeter{pid: pid, used: used, began: time.Now()}, err
 }
 
-// percent is the share of one core since the start, in percent.
+// percent returns the usage since the start, in percent of one core.
 func (m cpuMeter) percent() (float64, error) {
 	used, err := testbed.CPUTime(m.pid)
 	return 100 * (used - m.used).Seconds() / time.Since(m.began).Seconds(), err

@@ -18,8 +18,8 @@ import (
 func sosNeighbours() Experiment {
 	return Experiment{
 		Name:     "sos-neighbours",
-		Title:    "SOS beside connections that nobody carries, and beside more of itself",
-		Question: "Does a direct connection keep what it would have had when SOS fills the link, and do SOS sessions share it?",
+		Title:    "SOS beside direct connections, and beside other SOS sessions",
+		Question: "Does a direct connection keep its share when SOS fills the link, and do SOS sessions share the link fairly?",
 		Varies:   []string{"size", "congestion", "beside", "when"},
 		Run:      runNeighbours,
 	}
@@ -31,11 +31,11 @@ const (
 	whenWith      = "with"
 	whenAfter     = "after"
 
-	// headStart is how much earlier the one begins, where they do not begin together.
+	// headStart is how much earlier one of them begins, if they do not begin together.
 	headStart = 2 * time.Second
-	// directLimit is how long a direct connection may take.
+	// directLimit bounds the time of a direct connection.
 	directLimit = 5 * time.Minute
-	// manySessions is how many share the link in the second part.
+	// manySessions is the number of sessions that share the link in the second part.
 	manySessions = 10
 	lateUserPort = 5202
 	// heavyWeight is the weight of a session beside one of weight 1, in the third part.
@@ -43,7 +43,8 @@ const (
 	heavyPort   = 5203
 )
 
-// neighbourCell is one direct connection beside something that began before it, with it or after it.
+// neighbourCell is one direct connection beside other traffic that began before it, with it or
+// after it.
 type neighbourCell struct {
 	congestion   string
 	megabytes    int
@@ -78,10 +79,10 @@ func planNeighbours(env *Env) (p neighbourPlan, err error) {
 	return p, errors.Join(errs[:]...)
 }
 
-// directServers are the hosts that direct connections are made to, by their congestion control.
+// directServers holds the servers of direct connections, by their congestion control.
 var directServers = map[string]string{"cubic": "server", "bbr": "bbrserver"}
 
-// neighbourSites is two sites with a server of each kind.
+// neighbourSites returns two sites with a server of each kind.
 func neighbourSites(l line) lab.Topology {
 	t := addProxies(twoSites("neighbours", l, 1), l.MTU)
 	h := ordinary(lab.Host{Name: directServers["bbr"]})
@@ -89,7 +90,7 @@ func neighbourSites(l line) lab.Topology {
 	return withHost(t, h, "s2", l.MTU)
 }
 
-// cells are the plan's, the connection alone first.
+// cells returns the cells of the plan, the connection alone first.
 func (p neighbourPlan) cells() (all []neighbourCell) {
 	for _, congestion := range p.congestion {
 		for _, size := range p.megabytes {
@@ -152,7 +153,8 @@ func runNeighbours(ctx context.Context, env *Env) (*Result, error) {
 	return neighboursResult(p, l, took, shared), nil
 }
 
-// backgroundMegabytes is what SOS and the proxies carry again and again beside the direct connection.
+// backgroundMegabytes is the size of the files that SOS and the proxies carry again and again
+// beside the direct connection.
 const backgroundMegabytes = 200
 
 // beside measures a direct connection.
@@ -172,12 +174,12 @@ func (rig *startRig) beside(ctx context.Context, c neighbourCell) (time.Duration
 	return d.Total, errors.Join(err, stop())
 }
 
-// background carries files in a way, one after the other, from a delay on until it is stopped.
+// background carries files in a way, one after the other, after a delay until it is stopped.
 func (rig *startRig) background(ctx context.Context, beside string, delay time.Duration) (stop func() error) {
 	if beside == besideNothing {
 		return func() error { return nil }
 	}
-	way := map[string]string{waySOS: wayWarm, wayProxy: wayProxy}[beside]
+	way := map[string]string{waySOS: wayKnownPath, wayProxy: wayProxy}[beside]
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -196,16 +198,17 @@ func (rig *startRig) background(ctx context.Context, beside string, delay time.D
 	}
 }
 
-// sharedLink is what sessions have got that share the link.
+// sharedLink holds the rates of sessions that share the link.
 type sharedLink struct {
 	each     []float64 // bits per second
 	together float64
-	late     float64 // of one that came late, from its second second on
-	// light and heavy are those of two sessions with different weights.
+	late     float64 // of a session that began late, from its second second on
+	// light and heavy are the rates of two sessions with different weights.
 	light, heavy float64
 }
 
-// share has ten sessions at once, then nine and one that comes later, then two of different weights.
+// share runs ten sessions at once, then nine and one that begins later, then two with different
+// weights.
 func (rig *startRig) share(ctx context.Context, env *Env) (r sharedLink, err error) {
 	server := rig.lab.Host("server").Addr()
 	for port, tuning := range map[uint16]sos.Tuning{iperfPort: {}, lateUserPort: {}, heavyPort: {Weight: heavyWeight}} {

@@ -13,30 +13,30 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// peersLine is the largest link that the lab sustains on two cores through two
-// Open vSwitch userspace datapaths when every byte crosses each switch twice.
+// peersLine is the fastest link that the lab sustains on two cores through two Open vSwitch
+// userspace datapaths when every byte crosses each switch twice.
 var peersLine = line{Rate: 1e9, MTU: 9000, Offload: true}
 
 const (
-	// bigBuffers is what the tuned proxies' kernels may grow a TCP buffer to.
+	// bigBuffers is the limit of TCP buffers in the kernels of the tuned proxies.
 	bigBuffers = 128 << 20
-	// noise is by how much two runs of one thing differ on a machine with other work.
+	// noise is the relative difference of two equal runs on a machine with other work.
 	noise = 0.05
-	// iperf3's parallel streams, the number that its users try first.
+	// parallelStreams is the number of iperf3's parallel streams that its users try first.
 	parallelStreams = 8
 )
 
 func sosPeers() Experiment {
 	return Experiment{
 		Name:     "sos-peers",
-		Title:    "SOS beside what else an operator could use, over round-trip time and loss",
+		Title:    "SOS beside an operator's alternatives, over round-trip time and loss",
 		Question: "Does a client gain more by SOS than by a hand-built pair of TCP proxies, or by opening several connections itself?",
 		Varies:   []string{"rtt", "loss", "peer"},
 		Run:      runPeers,
 	}
 }
 
-// peer is one way to get bytes from client to server.
+// peer is one way to transfer bytes from client to server.
 type peer struct {
 	name    string
 	streams int
@@ -86,7 +86,7 @@ func addProxies(t lab.Topology, mtu int) lab.Topology {
 	return t
 }
 
-// percent is how a share of lost packets is written.
+// percent returns the text of a share of lost packets.
 func percent(loss float64) string { return fmt.Sprintf("%.3g", 100*loss) }
 
 type peerCell struct {
@@ -146,11 +146,11 @@ func runPeers(ctx context.Context, env *Env) (*Result, error) {
 // measure runs one transfer in this peer's way.
 func (p peer) measure(ctx context.Context, env *Env, s *site) (testbed.Goodput, error) {
 	t := s.transfer(env.Scale, p.streams)
-	// A bbr connection pauses every ten seconds to look for the round trip: what
-	// is measured for less has it or has not.
+	// A bbr connection reduces its rate every ten seconds to probe the round trip. A shorter
+	// measurement may or may not include that.
 	t.Time = pick[time.Duration](env.Scale, 10, 10, 20) * time.Second
 	if p.sos {
-		c, err := s.through(ctx, t, sos.Tuning{})
+		c, err := s.carriedTransfer(ctx, t, sos.Tuning{})
 		return c.Goodput, err
 	}
 	if p.proxies != "" {
@@ -164,8 +164,8 @@ func (p peer) measure(ctx context.Context, env *Env, s *site) (testbed.Goodput, 
 	return t.Run(ctx)
 }
 
-// startProxies runs a split proxy: one near the client hands on to one near the
-// server, and that one to the server.
+// startProxies runs a split proxy: one near the client, which connects to one near the server,
+// which connects to the server.
 func (p peer) startProxies(ctx context.Context, env *Env, s *site, server netip.AddrPort) (func(), error) {
 	near, far := s.lab.Host(p.proxies+"x"), s.lab.Host(p.proxies+"y")
 	second, err := testbed.StartHAProxy(ctx, far, env.Dir, netip.AddrPortFrom(far.Addr(), iperfPort), server.String())
@@ -209,7 +209,7 @@ func peersResult(rtts []time.Duration, losses []float64, peers []peer, cells map
 					best = max(best, g)
 				}
 			}
-			if sos == 0 || best == 0 { // left out by the user
+			if sos == 0 || best == 0 { // the user has left them out
 				table.Add(append(row, "", "")...)
 				continue
 			}
@@ -226,10 +226,10 @@ func peersResult(rtts []time.Duration, losses []float64, peers []peer, cells map
 	return r
 }
 
-// peerClaims collects the worst cases of what the issue asks for.
+// peerClaims collects the worst cases for the claims.
 type peerClaims struct {
 	seen            bool
-	low, high       float64 // worst share of the link: loss up to 0.01 %, and 0.1 %
+	low, high       float64 // smallest share of the link with loss up to 0.01 %, and with 0.1 %
 	lowAt, highAt   string
 	against         float64 // worst ratio to the best peer
 	againstAt       string

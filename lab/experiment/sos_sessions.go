@@ -31,7 +31,7 @@ func sosSessions() Experiment {
 	}
 }
 
-// crowd is a number of files of one size, all downloaded at once.
+// crowd is a number of files of one size that are all downloaded at once.
 type crowd struct {
 	name  string
 	count int
@@ -75,15 +75,15 @@ func runSessions(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// crowdOutcome is what became of a crowd.
+// crowdOutcome holds the results of a crowd.
 type crowdOutcome struct {
 	records []sos.Record
 	took    time.Duration
 	right   int
-	failed  error // what curl says went wrong
+	failed  error // error of curl
 }
 
-// endings counts how the sessions ended.
+// endings returns the numbers of sessions by the reason for their end.
 func (o crowdOutcome) endings() string {
 	count := map[string]int{}
 	for _, r := range o.records {
@@ -138,7 +138,7 @@ func (c crowd) download(ctx context.Context, env *Env, s *site) (o crowdOutcome,
 	return o, err
 }
 
-// endedSince waits until no session is live, and returns those begun since.
+// endedSince waits until no session is live, and returns those that have begun since.
 func (s *site) endedSince(ctx context.Context, began time.Time) (since []sos.Record, err error) {
 	err = testbed.Poll(ctx, "the sessions' end", func() error {
 		all, err := s.Sessions(ctx)
@@ -166,7 +166,7 @@ func (c crowd) makeFiles(dir, server string) (urls []string, err error) {
 	return urls, nil
 }
 
-// randomFile makes a file of so many random bytes.
+// randomFile makes a file of n random bytes.
 func randomFile(path string, size int64) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -185,7 +185,7 @@ func sameFiles(a, b string, count int) (same int, err error) {
 		}
 		second, err := fileSum(filepath.Join(b, fmt.Sprint(i)))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it never came
+			continue // the file has not arrived
 		}
 		if err != nil {
 			return 0, err

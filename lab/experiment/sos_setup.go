@@ -15,7 +15,7 @@ var setupLine = line{Rate: 300e6, RTT: 50 * time.Millisecond, MTU: 1500}
 
 const (
 	webPort = 80
-	// setupBudget is what a set-up may add to the direct handshake and one WAN round trip.
+	// setupBudget is what a set-up may add to the direct handshake and one round trip of the WAN.
 	setupBudget = 5 * time.Millisecond
 )
 
@@ -23,7 +23,7 @@ func sosSetup() Experiment {
 	return Experiment{
 		Name:     "sos-setup",
 		Title:    "The client's connect time, direct and by SOS",
-		Question: "What does a client wait longer because its connection is carried by agents?",
+		Question: "How much longer does a client wait when agents carry its connection?",
 		Run:      runSetup,
 	}
 }
@@ -70,7 +70,7 @@ func runSetup(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// serveSmallFile has the server offer a file of one byte.
+// serveSmallFile serves a file of one byte on the server.
 func serveSmallFile(ctx context.Context, env *Env, s *site) (stop func(), err error) {
 	root, err := os.MkdirTemp("", "sluice-web-")
 	if err != nil {
@@ -126,7 +126,7 @@ func setupResult(r *Result, l line, direct, carried []float64, sessions []sos.Re
 	r.Claim(median(carried) <= bound, fmt.Sprintf("median with SOS at most direct + one round trip + 5 ms = %.1f ms", bound), "%.1f ms", median(carried))
 }
 
-// setupSteps shows where the controller says that the time went.
+// setupSteps returns a table of the steps that the controller has recorded, with the time of each.
 func setupSteps(sessions []sos.Record) Table {
 	table := Table{Title: "Where the controller says the set-up's time went, median in ms", Columns: []string{"select", "prepare", "rules", "commit", "client's rules", "total"}}
 	columns := make([][]float64, 6)

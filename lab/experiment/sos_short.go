@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// Short connections go to one port by agents and to another directly, so that
-// nothing changes in the network between the two.
+// Agents carry short connections to one of these ports, and not those to the other, so that nothing
+// changes in the network between the two.
 const (
 	shortCarriedPort = webPort
 	shortDirectPort  = 8081
@@ -38,7 +38,7 @@ func sosShort() Experiment {
 // shortCell is one combination.
 type shortCell struct {
 	rtt    time.Duration
-	closes string // which end closes first
+	closes string // the end that closes first
 	atOnce int
 	way    string
 }
@@ -47,13 +47,13 @@ func (c shortCell) String() string {
 	return fmt.Sprintf("%v, %s closes first, %d at once, %s", c.rtt, c.closes, c.atOnce, c.way)
 }
 
-// shortPlan is what is measured.
+// shortPlan describes what is measured.
 type shortPlan struct {
 	rtts         []time.Duration
 	closes, ways []string
 	atOnce       []int
-	count        int           // connections of a cell
-	limit        time.Duration // what a cell may take where few connections are open at once
+	count        int           // number of connections of a cell
+	limit        time.Duration // bounds the time of a cell with few connections at once
 }
 
 const (
@@ -63,7 +63,8 @@ const (
 	closesClient = "client"
 )
 
-// planShort takes the scale's choice of each variable, or the user's.
+// planShort returns the values of each parameter for the scale, or those that the user has
+// selected.
 func planShort(env *Env) (p shortPlan, err error) {
 	ms := time.Millisecond
 	rtts, atOnce := []time.Duration{0, 20 * ms, 80 * ms}, []int{1, 6, 50, 200}
@@ -78,14 +79,14 @@ func planShort(env *Env) (p shortPlan, err error) {
 	return p, errors.Join(errs[:]...)
 }
 
-// countOf is how many connections a cell makes: fewer where one after the other
-// would take longer than the limit. A connection takes up to four round trips.
+// countOf returns the number of connections of a cell. It is reduced if connections one after the
+// other would take longer than the limit. A connection takes up to four round trips.
 func (p shortPlan) countOf(c shortCell) int {
 	each := 4*c.rtt + 5*time.Millisecond
 	return min(p.count, c.atOnce*int(p.limit/each))
 }
 
-// shortLine is the link for a round trip; the longest one loses packets too.
+// shortLine returns the link for a round trip; the longest one also loses packets.
 func shortLine(rtt time.Duration) line {
 	l := line{Rate: 200e6, RTT: rtt, MTU: 1500}
 	if rtt >= 80*time.Millisecond {
@@ -140,8 +141,8 @@ func runShort(ctx context.Context, env *Env) (*Result, error) {
 	return shortResult(all), nil
 }
 
-// shortTopology is two sites whose client opens more connections than ordinary
-// hosts do: it uses every port, and again a second after the last use.
+// shortTopology returns two sites whose client can open more connections than an ordinary host: it
+// uses every port, and uses a port again a second after its last use.
 func shortTopology(l line) lab.Topology {
 	t := twoSites("short", l, 1)
 	for i := range t.Hosts {
@@ -153,7 +154,7 @@ func shortTopology(l line) lab.Topology {
 	return t
 }
 
-// shortRig is a site with a web server on both ports, one of them whitelisted.
+// shortRig is a site with a web server on both ports, one of which is whitelisted.
 type shortRig struct {
 	*site
 	web     webRoot
@@ -200,7 +201,7 @@ func (rig *shortRig) run(ctx context.Context, c shortCell, count int) (o shortOu
 		Client: rig.lab.Host("client"), Server: netip.AddrPortFrom(rig.lab.Host("server").Addr(), port),
 		File: shortFile, Want: rig.content, Count: 1, AtOnce: 1, ClientCloses: c.closes == closesClient,
 	}
-	// The first of a cell also finds the hosts' addresses; it is not measured.
+	// The first connection of a cell also finds the hosts' addresses. It is not measured.
 	if _, err := testbed.Short(ctx, options); err != nil {
 		return o, err
 	}
@@ -208,7 +209,7 @@ func (rig *shortRig) run(ctx context.Context, c shortCell, count int) (o shortOu
 	if err != nil {
 		return o, err
 	}
-	past, err := rig.past(ctx)
+	past, err := rig.notCarried(ctx)
 	if err != nil {
 		return o, err
 	}
@@ -226,7 +227,7 @@ func (rig *shortRig) run(ctx context.Context, c shortCell, count int) (o shortOu
 	}
 	const established = "sluice_sos_sessions_established_total"
 	o.carried = int(after.Sum(established) - before.Sum(established))
-	now, err := rig.past(ctx)
+	now, err := rig.notCarried(ctx)
 	for reason, x := range now {
 		if n := x.Count - past[reason].Count; n > 0 {
 			o.past = append(o.past, fmt.Sprintf("%d for %s: %s", n, reason, x.Cause))
@@ -235,8 +236,8 @@ func (rig *shortRig) run(ctx context.Context, c shortCell, count int) (o shortOu
 	return o, err
 }
 
-// past are the connections that have gone past the agents so far, by reason.
-func (rig *shortRig) past(ctx context.Context) (map[sos.Reason]sos.Direct, error) {
+// notCarried returns the connections that agents have not carried so far, by reason.
+func (rig *shortRig) notCarried(ctx context.Context) (map[sos.Reason]sos.Direct, error) {
 	var s sos.Status
 	if err := rig.Get(ctx, "/api/v1/sos/status", &s); err != nil {
 		return nil, err

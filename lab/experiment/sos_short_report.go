@@ -8,21 +8,21 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// What short connections through SOS are held to: their rate with this many open
-// at once over this round trip.
+// These bound the rate of short connections through SOS, with this many open at once over this
+// round trip.
 const (
 	shortRateBound  = 300
 	shortRateAtOnce = 50
 	shortRateRTT    = 80 * time.Millisecond
 )
 
-// shortOutcome is what became of a cell's connections.
+// shortOutcome holds the results of a cell's connections.
 type shortOutcome struct {
 	shortCell
 	all     []testbed.ShortConnection
 	took    time.Duration
-	carried int      // sessions that the controller set up meanwhile
-	past    []string // why others went past agents
+	carried int      // sessions that the controller has set up meanwhile
+	past    []string // reasons why agents have not carried others
 }
 
 // failed counts the connections that failed, by kind and in all.
@@ -37,13 +37,13 @@ func (o shortOutcome) failed() (byKind map[testbed.Failure]int, sum int) {
 	return byKind, sum
 }
 
-// rate is how many connections a second ended well.
+// rate returns the number of connections a second that succeeded.
 func (o shortOutcome) rate() float64 {
 	_, failed := o.failed()
 	return float64(len(o.all)-failed) / o.took.Seconds()
 }
 
-// times are those of the connections that ended well, in ms.
+// times returns the durations of the connections that succeeded, in ms.
 func (o shortOutcome) times() (all []float64) {
 	for _, c := range o.all {
 		if c.Failure == testbed.NoFailure {
@@ -113,7 +113,7 @@ func shortResult(all []shortOutcome) *Result {
 	return r
 }
 
-// shortRates puts the rate to the test, for each closing order.
+// shortRates adds claims about the rate, for each closing order.
 func shortRates(r *Result, all []shortOutcome) {
 	for _, closes := range []string{closesServer, closesClient} {
 		rates := map[string]float64{}

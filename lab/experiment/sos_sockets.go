@@ -11,14 +11,15 @@ import (
 // socketsLine has the 50 ms of the published setting, at a rate that two cores sustain.
 var socketsLine = line{Rate: 1e9, RTT: 50 * time.Millisecond, MTU: 9000, Offload: true}
 
-// publishedAgents is what a pair of agents carried there, in Gbit/s, and their CPU in percent of one core.
+// publishedAgents holds the published goodput of a pair of agents in Gbit/s, and their CPU in
+// percent of one core.
 type publishedAgents struct {
 	gbit             float64
 	sender, receiver int
 }
 
-// publishedSockets are tables 3.2.2 and 3.2.3 of the 2018 thesis: 25 Gbit/s Ethernet, 50 ms,
-// 20 cores an agent.
+// publishedSockets holds tables 3.2.2 and 3.2.3 of the 2018 thesis: 25 Gbit/s Ethernet, 50 ms, 20
+// cores for each agent.
 var publishedSockets = []struct {
 	p                     int
 	nonBlocking, blocking publishedAgents
@@ -48,7 +49,8 @@ func runSockets(ctx context.Context, env *Env) (*Result, error) {
 		l.Rate = 500e6
 	}
 	ps := pick(env.Scale, []int{1, 8}, []int{1, 2, 4, 8, 12, 16, 20}, []int{1, 2, 4, 8, 12, 16, 20, 32, 64})
-	// The published agents had the kernel's cubic; with BBR one connection is hard to beat.
+	// The published agents used the kernel's cubic. With BBR one connection alone is hard to
+	// surpass.
 	controls := pick(env.Scale, []string{"cubic"}, []string{"cubic", "bbr"}, []string{"cubic", "bbr"})
 	raw, err := env.CSV("sockets", "congestion", "connections", "goodput_bits_per_second", "sender_agent_cpu_percent", "receiver_agent_cpu_percent")
 	if err != nil {
@@ -69,7 +71,7 @@ func runSockets(ctx context.Context, env *Env) (*Result, error) {
 			measured[control] = map[int]carried{}
 			for _, p := range ps {
 				env.Step("p = %d, %s", p, control)
-				c, err := s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Connections: p, CongestionControl: control})
+				c, err := s.carriedTransfer(ctx, s.transfer(env.Scale, 1), sos.Tuning{Connections: p, CongestionControl: control})
 				if err != nil {
 					return fmt.Errorf("p = %d, %s: %w", p, control, err)
 				}
@@ -127,7 +129,8 @@ func socketsResult(l line, ps []int, controls []string, direct float64, measured
 	return r
 }
 
-// plotPublishedSockets adds what was published to the plots, and is the columns of a table by p.
+// plotPublishedSockets adds the published figures to the plots, and returns the columns of a table
+// by p.
 func plotPublishedSockets(goodputs, senders, receivers *Plot) map[int][]any {
 	theirs := map[int][]any{}
 	for _, way := range []string{"non-blocking", "blocking"} {

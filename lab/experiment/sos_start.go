@@ -33,16 +33,16 @@ var startLine = line{Rate: 300e6, RTT: 150 * time.Millisecond, MTU: 1500}
 
 const (
 	startPort = 8080
-	// startPrime is what is carried, in megabytes, before the path counts as known.
+	// startPrime is how many megabytes are carried before the path counts as known.
 	startPrime = 50
-	// plainRate is what the lab's plain cables are declared to carry.
+	// plainRate is the declared capacity of the lab's plain cables.
 	plainRate = 1e10
 	wayProxy  = "haproxy BBR 128 MB"
-	// The ways of SOS: by agents that know nothing of each other, by ones whose controller
-	// has been told what the link carries, and by ones that have carried something before;
-	// also when the link has had twice its rate then, or half of it.
-	wayCold, wayTold, wayWarm = "SOS (unknown path)", "SOS (known link)", "SOS (known path)"
-	wayTwice, wayHalf         = "SOS (twice the rate known)", "SOS (half the rate known)"
+	// These are the ways of SOS: by agents that know nothing of the path, by agents whose
+	// controller knows the link's capacity, and by agents that have carried a transfer before; in
+	// two further ways the link had twice or half its rate during that transfer.
+	wayUnknownPath, wayKnownLink, wayKnownPath = "SOS (unknown path)", "SOS (known link)", "SOS (known path)"
+	wayTwice, wayHalf                          = "SOS (twice the rate known)", "SOS (half the rate known)"
 
 	directionDown = "down"
 	directionUp   = "up"
@@ -60,16 +60,16 @@ func (c startCell) String() string {
 	return fmt.Sprintf("%d MB %s by %s, %s %% loss", c.megabytes, c.direction, c.way, percent(c.loss))
 }
 
-// ideal is what the link allows: two round trips, and the bytes at its rate.
+// ideal returns the time that the link permits: two round trips, and the bytes at its rate.
 func (c startCell) ideal() time.Duration {
 	return 2*startLine.RTT + time.Duration(float64(c.megabytes)*8e6/c.rate()*float64(time.Second))
 }
 
-// startRun is what one transfer has shown.
+// startRun holds the measurements of one transfer.
 type startRun struct {
 	took            time.Duration
-	dropped, passed uint64        // packets, by the queue of the link, and over it
-	late            time.Duration // the most that the lab has been behind so far
+	dropped, passed uint64        // packets that the link's queue has dropped, and that have crossed the link
+	late            time.Duration // largest lateness of the lab so far
 }
 
 type startPlan struct {
@@ -88,7 +88,7 @@ func planStart(env *Env) (p startPlan, err error) {
 	p.megabytes, errs[1] = chosenOr(env.Only, "size", sizes, pick(env.Scale, sizes[:2], sizes, sizes), strconv.Itoa)
 	directions := []string{directionDown, directionUp}
 	p.directions, errs[2] = chosenOr(env.Only, "direction", directions, pick(env.Scale, directions[:1], directions, directions), text)
-	p.ways, errs[3] = chosen(env.Only, "way", []string{wayDirect, wayProxy, wayCold, wayTold, wayWarm, wayTwice, wayHalf}, text)
+	p.ways, errs[3] = chosen(env.Only, "way", []string{wayDirect, wayProxy, wayUnknownPath, wayKnownLink, wayKnownPath, wayTwice, wayHalf}, text)
 	p.times = pick(env.Scale, 1, 5, 5)
 	return p, errors.Join(errs[:]...)
 }
@@ -112,7 +112,7 @@ func runStart(ctx context.Context, env *Env) (*Result, error) {
 	}
 	for _, told := range []bool{false, true} {
 		part := p
-		part.ways = slices.DeleteFunc(slices.Clone(p.ways), func(way string) bool { return (way == wayTold) != told })
+		part.ways = slices.DeleteFunc(slices.Clone(p.ways), func(way string) bool { return (way == wayKnownLink) != told })
 		if len(part.ways) == 0 {
 			continue
 		}
@@ -161,10 +161,10 @@ func (p startPlan) run(ctx context.Context, env *Env, s *site, keep func(startCe
 
 // cell makes one combination's transfers.
 func (rig *startRig) cell(ctx context.Context, c startCell, times int, keep func(startCell, startRun) error) error {
-	if _, is := wrongRates[c.way]; is {
+	if _, ok := wrongRates[c.way]; ok {
 		return rig.wrong(ctx, c, times, keep)
 	}
-	if c.way == wayWarm { // what carries little does not show what the path can
+	if c.way == wayKnownPath { // a transfer that carries little does not show what the path can carry
 		prime := c
 		prime.megabytes = startPrime
 		if _, err := rig.transfer(ctx, prime); err != nil {
@@ -174,7 +174,7 @@ func (rig *startRig) cell(ctx context.Context, c startCell, times int, keep func
 	return rig.measure(ctx, c, times, keep)
 }
 
-// measure makes so many transfers, as the agents are.
+// measure makes a number of transfers with the agents in their present state.
 func (rig *startRig) measure(ctx context.Context, c startCell, times int, keep func(startCell, startRun) error) error {
 	for range times {
 		r, err := rig.transfer(ctx, c)
@@ -241,12 +241,12 @@ func (rig *startRig) close() {
 	rig.web.close()
 }
 
-// url is where a cell's file is.
+// url returns the URL of a cell's file.
 func (rig *startRig) url(c startCell) string {
 	return fmt.Sprintf("http://%v/%d", rig.at(c.way), c.megabytes)
 }
 
-// at is what the client connects to, for a way.
+// at returns the address to which the client connects in a way.
 func (rig *startRig) at(way string) netip.AddrPort {
 	server := rig.lab.Host("server").Addr()
 	switch way {
@@ -258,10 +258,10 @@ func (rig *startRig) at(way string) netip.AddrPort {
 	return netip.AddrPortFrom(server, webPort)
 }
 
-// transfer makes one, by agents that have been started for it, or in another way.
+// transfer makes one transfer, by agents that have been started for it, or in another way.
 func (rig *startRig) transfer(ctx context.Context, c startCell) (r startRun, err error) {
-	if c.way == wayCold || c.way == wayTold {
-		if err := rig.forget(ctx); err != nil {
+	if c.way == wayUnknownPath || c.way == wayKnownLink {
+		if err := rig.restartAgents(ctx); err != nil {
 			return r, err
 		}
 	}
@@ -291,8 +291,8 @@ func (rig *startRig) transfer(ctx context.Context, c startCell) (r startRun, err
 	return r, nil
 }
 
-// forget starts the agents anew.
-func (rig *startRig) forget(ctx context.Context) error {
+// restartAgents restarts the agents, so that they know no path.
+func (rig *startRig) restartAgents(ctx context.Context) error {
 	for _, host := range []string{"x1", "y1"} {
 		if err := testbed.RestartAgent(ctx, rig.Deployment, host); err != nil {
 			return err

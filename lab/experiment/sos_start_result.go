@@ -29,16 +29,16 @@ func startResult(p startPlan, runs map[startCell][]startRun) *Result {
 	return r
 }
 
-// startBars are the shares of what the link allows that a known path must reach, by loss
-// and megabytes, and first contact over a known link to toldShare of them.
+// startBars holds the shares of the link's ideal that a known path must reach, by loss and
+// megabytes. The first transfer over a known link must reach toldShare of them.
 var startBars = map[float64]map[int]float64{5e-4: {5: 0.80, 50: 0.85, 500: 0.93}, 5e-3: {5: 0.60, 50: 0.75, 500: 0.88}}
 
-const toldShare = 0.85
+const knownLinkShare = 0.85
 
-// wrongShare is what of them is to be reached when the rate that is known is wrong.
+// wrongShare is the share of them that must be reached when the known rate is wrong.
 const wrongShare = 0.8
 
-// measured are the ways, with the transfers that come after others.
+// measured returns the ways, including the transfers that follow others.
 func (p startPlan) measured() (all []string) {
 	for _, way := range p.ways {
 		if all = append(all, way); way == wayTwice || way == wayHalf {
@@ -55,13 +55,13 @@ func claimStart(r *Result, p startPlan, runs map[startCell][]startRun) {
 				c := startCell{loss: loss, megabytes: size, way: way}
 				switch bar := startBars[loss][size]; {
 				case bar == 0:
-				case way == wayWarm, way == nextOf(wayTwice), way == nextOf(wayHalf):
+				case way == wayKnownPath, way == nextOf(wayTwice), way == nextOf(wayHalf):
 					p.claimShare(r, runs, c, bar)
 				case way == wayTwice, way == wayHalf:
 					p.claimShare(r, runs, c, wrongShare*bar)
-				case way == wayTold:
-					p.claimShare(r, runs, c, toldShare*bar)
-				case way == wayCold && slices.Contains(p.ways, wayProxy):
+				case way == wayKnownLink:
+					p.claimShare(r, runs, c, knownLinkShare*bar)
+				case way == wayUnknownPath && slices.Contains(p.ways, wayProxy):
 					p.claimPeer(r, runs, c)
 				}
 			}
@@ -69,7 +69,7 @@ func claimStart(r *Result, p startPlan, runs map[startCell][]startRun) {
 	}
 }
 
-// claimShare claims how near a cell comes to what the link allows, in both directions.
+// claimShare adds a claim about how close a cell comes to the link's ideal, in both directions.
 func (p startPlan) claimShare(r *Result, runs map[startCell][]startRun, c startCell, bar float64) {
 	worst, most := 1.0, 0.0
 	for _, c.direction = range p.directions {
@@ -80,7 +80,7 @@ func (p startPlan) claimShare(r *Result, runs map[startCell][]startRun, c startC
 	r.Claim(most <= 0.02, fmt.Sprintf("%s: at most 2 %% dropped by the queue for %d MB at %s %% loss", c.way, c.megabytes, percent(c.loss)), "%.1f %%", 100*most)
 }
 
-// claimPeer claims that an unknown path is no slower than by the proxies.
+// claimPeer adds a claim that an unknown path is no slower than the proxies.
 func (p startPlan) claimPeer(r *Result, runs map[startCell][]startRun, c startCell) {
 	worst := 0.0
 	for _, c.direction = range p.directions {
@@ -93,7 +93,7 @@ func (p startPlan) claimPeer(r *Result, runs map[startCell][]startRun, c startCe
 	r.Claim(worst <= 1+noise, fmt.Sprintf("%s: %d MB no slower than by %s at %s %% loss", c.way, c.megabytes, wayProxy, percent(c.loss)), "%.2f of its time", worst)
 }
 
-// medianRun is the median time, and the median share of packets that found the queue full.
+// medianRun returns the median time, and the median share of packets that the queue has dropped.
 func medianRun(runs []startRun) (took time.Duration, dropped float64) {
 	var times, shares []float64
 	for _, r := range runs {

@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// wrongRates are what the link has when agents learn what it carries, and when transfers are
-// measured, of its rate.
+// wrongRates holds the factors of the link's rate while agents learn the path, and while transfers
+// are measured.
 var wrongRates = map[string]struct{ learnt, measured float64 }{wayTwice: {1, 0.5}, wayHalf: {0.5, 1}}
 
-// rate is what the link carries when a cell is measured.
+// rate returns the rate of the link when a cell is measured.
 func (c startCell) rate() float64 {
 	for way, x := range wrongRates {
 		if c.way == way || c.way == nextOf(way) {
@@ -22,13 +22,14 @@ func (c startCell) rate() float64 {
 	return startLine.Rate
 }
 
-// learnTries is how many transfers agents get to learn a rate.
+// learnTries bounds the transfers with which agents learn a rate.
 const learnTries = 10
 
-// nextOf is the transfer after one that has begun at a wrong rate.
+// nextOf returns the name of the transfer after one that has begun at a wrong rate.
 func nextOf(way string) string { return "next after " + way }
 
-// wrong makes transfers whose agents take the link for another's, each with the one after it.
+// wrong makes transfers whose agents know a wrong rate of the link, each with the transfer after
+// it.
 func (rig *startRig) wrong(ctx context.Context, c startCell, times int, keep func(startCell, startRun) error) error {
 	next := c
 	next.way = nextOf(c.way)
@@ -54,7 +55,7 @@ func (rig *startRig) setRate(ctx context.Context, c startCell, rate float64) err
 	return rig.lab.SetLinkParams(ctx, "wan", l.params())
 }
 
-// learn has agents carry as much as they need to know the link at a rate.
+// learn makes agents carry transfers until they know the link at a rate.
 func (rig *startRig) learn(ctx context.Context, c startCell, rate float64) error {
 	if err := rig.setRate(ctx, c, rate); err != nil {
 		return err
@@ -67,7 +68,7 @@ func (rig *startRig) learn(ctx context.Context, c startCell, rate float64) error
 	}
 	c.megabytes = startPrime
 	for try := 0; ; try++ {
-		known, err := rig.known(ctx, sender)
+		known, err := rig.knownRate(ctx, sender)
 		if err != nil {
 			return err
 		}
@@ -83,8 +84,8 @@ func (rig *startRig) learn(ctx context.Context, c startCell, rate float64) error
 	}
 }
 
-// known is the rate of an agent's one path, in bits a second.
-func (rig *startRig) known(ctx context.Context, agent string) (float64, error) {
+// knownRate returns the rate of an agent's one path, in bits a second.
+func (rig *startRig) knownRate(ctx context.Context, agent string) (float64, error) {
 	var paths []sos.PathInfo
 	err := rig.Do(ctx, http.MethodGet, "/api/v1/sos/agents/"+agent+"/paths", nil, &paths)
 	if err != nil || len(paths) == 0 {

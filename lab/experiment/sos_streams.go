@@ -47,7 +47,7 @@ func runStreams(ctx context.Context, env *Env) (*Result, error) {
 				return err
 			}
 			env.Step("%d streams by SOS", n)
-			c, err := s.through(ctx, s.transfer(env.Scale, n), sos.Tuning{})
+			c, err := s.carriedTransfer(ctx, s.transfer(env.Scale, n), sos.Tuning{})
 			if err != nil {
 				return fmt.Errorf("%d streams: %w", n, err)
 			}

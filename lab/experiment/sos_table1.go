@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// table1Rate is that of each of the two paths.
+// table1Rate is the rate of each of the two paths.
 const table1Rate = 400e6
 
-// table1Path is one of the two ways between the sites.
+// table1Path is one of the two paths between the sites.
 type table1Path struct {
 	name, link string
 	rtt        time.Duration
-	// Published, Mbit/s, for the PlanetLab and the ProtoGENI client.
+	// These are the published figures in Mbit/s for the PlanetLab and the ProtoGENI client.
 	tcpPL, tcpPG, udp, sosPL, sosPG float64
 }
 
@@ -37,7 +37,7 @@ func sosTable1() Experiment {
 	}
 }
 
-// twoPaths has two sites joined by two links through a switch of their own each.
+// twoPaths returns two sites joined by two links, each through a switch of its own.
 func twoPaths(mtu int) lab.Topology {
 	t := lab.Topology{
 		Name:     "table1",
@@ -102,7 +102,7 @@ func runTable1(ctx context.Context, env *Env) (*Result, error) {
 			return err
 		}
 		env.Step("SOS on both paths")
-		both, err := s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Paths: 2})
+		both, err := s.carriedTransfer(ctx, s.transfer(env.Scale, 1), sos.Tuning{Paths: 2})
 		if err != nil {
 			return fmt.Errorf("both paths: %w", err)
 		}
@@ -131,7 +131,7 @@ func measureTable1(ctx context.Context, env *Env, s *site, p table1Path) (tcp, u
 		return
 	}
 	env.Step("SOS on %s", p.name)
-	bySOS, err = s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Paths: 1})
+	bySOS, err = s.carriedTransfer(ctx, s.transfer(env.Scale, 1), sos.Tuning{Paths: 1})
 	env.Logf("TCP %.1f, UDP %.1f, SOS %.1f Mbit/s", tcp.Mbit(), udp.Mbit(), bySOS.Mbit())
 	return
 }
@@ -161,7 +161,7 @@ func (s *site) useBoth(ctx context.Context) error {
 	})
 }
 
-// waitRTT returns when a ping from client to server takes about as long as it should.
+// waitRTT waits until a ping from client to server takes about the given time.
 func (s *site) waitRTT(ctx context.Context, want time.Duration) error {
 	return testbed.Poll(ctx, fmt.Sprintf("a round trip of %v", want), func() error {
 		got, err := testbed.Ping(ctx, s.lab.Host("client"), s.lab.Host("server").Addr())

@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// quantile returns the q-quantile (0 to 1) of the values, by linear
-// interpolation; NaN for none. The values stay as they are.
+// quantile returns the q-quantile (0 to 1) of the values by linear interpolation, or NaN if there
+// are none. It does not change values.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -26,11 +26,11 @@ func quantile(values []float64, q float64) float64 {
 
 func median(values []float64) float64 { return quantile(values, 0.5) }
 
-// mean returns the mean of the values; NaN for none.
+// mean returns the mean of the values, or NaN if there are none.
 func mean(values []float64) float64 { return stat.Mean(values, nil) }
 
-// margin returns half the width of the 95 % confidence interval of the mean, by Student's
-// distribution; NaN for fewer than two values.
+// margin returns half the width of the 95 % confidence interval of the mean by Student's
+// distribution, or NaN if there are fewer than two values.
 func margin(values []float64) float64 {
 	if len(values) < 2 {
 		return math.NaN()
@@ -40,8 +40,8 @@ func margin(values []float64) float64 {
 	return t * stat.StdErr(stat.StdDev(values, nil), n)
 }
 
-// meanText writes the mean of the values and its 95 % interval, each times scale, like
-// "39.2 ± 1.3"; nothing for no values.
+// meanText returns the mean of the values and its 95 % interval, each times scale, like "39.2 ±
+// 1.3", or "" if there are no values.
 func meanText(values []float64, scale float64, digits int) string {
 	switch m := margin(values); {
 	case len(values) == 0:
@@ -53,7 +53,7 @@ func meanText(values []float64, scale float64, digits int) string {
 	}
 }
 
-// jain is the index of fairness of shares: one when all are equal.
+// jain returns Jain's index of fairness of the shares: 1 if all are equal.
 func jain(shares []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range shares {

@@ -11,19 +11,19 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// iperfPort is iperf3's own port, which the experiments whitelist.
+// iperfPort is iperf3's port, which the experiments whitelist.
 const iperfPort = 5201
 
 // line is the long link of an experiment.
 type line struct {
 	Rate float64 // bit/s of Ethernet frames, as the delay line counts
 	RTT  time.Duration
-	Loss float64 // 0 to 1, each way
+	Loss float64 // 0 to 1, in each direction
 	MTU  int
-	// Offload lets super-packets pass the switches, as behind any network card;
-	// it spares them most of their work. A packet that goes by the controller has
-	// no valid checksum then and is lost, so the first SYN of each connection has
-	// to be sent again: right for throughput, wrong for set-up times.
+	// Offload lets super-packets pass the switches, as behind any network card, which saves them
+	// most of their work. A packet that the controller forwards then has no valid checksum and is
+	// lost, so the first SYN of each connection is retransmitted. This does not affect throughput,
+	// but set-up times.
 	Offload bool
 }
 
@@ -35,23 +35,23 @@ func (l line) params() delayline.Params {
 	return delayline.Params{Rate: l.Rate, Delay: l.RTT / 2, Loss: l.Loss}
 }
 
-// payload is the most TCP payload in bit/s that the link can carry: a full
-// segment has 14 bytes of Ethernet, 20 of IPv4 and 32 of TCP with timestamps.
+// payload returns the largest TCP payload in bit/s that the link can carry: a full segment has 14
+// bytes of Ethernet, 20 of IPv4 and 32 of TCP with timestamps.
 func (l line) payload() float64 {
 	return l.Rate * float64(l.MTU-52) / float64(l.MTU+14)
 }
 
-// site is a lab with a controller and agents running in it.
+// site is a lab with a controller and agents that run in it.
 type site struct {
 	*testbed.Deployment
 	lab *lab.Lab
 }
 
-// pairName names the agents and the proxies of pair i, from 1.
+// pairName returns the name of an agent or proxy of pair i, from 1.
 func pairName(role string, i int) string { return fmt.Sprintf("%s%d", role, i) }
 
-// twoSites is the topology of most experiments: client and server on two
-// switches with the long link between them, and on each side agents (x1.., y1..).
+// twoSites returns the topology of most experiments: client and server on two switches with the
+// long link between them, and agents on each side (x1.., y1..).
 func twoSites(name string, l line, pairs int) lab.Topology {
 	t := lab.WAN(name, lab.WANOptions{Rate: l.Rate, RTT: l.RTT, Loss: l.Loss, MTU: l.MTU})
 	t.Hosts = []lab.Host{{Name: "client"}, {Name: "server"}}
@@ -80,29 +80,28 @@ func twoSites(name string, l line, pairs int) lab.Topology {
 	return t
 }
 
-// withHost is a topology with one more host, at a switch.
+// withHost returns a topology with one more host, at a switch.
 func withHost(t lab.Topology, h lab.Host, sw string, mtu int) lab.Topology {
 	t.Hosts = append(t.Hosts, h)
 	t.Links = append(t.Links, lab.Link{A: lab.End{Node: h.Name}, B: lab.End{Node: sw}, MTU: mtu})
 	return t
 }
 
-// ordinary is a host as nobody has tuned it, whatever this kernel's own choice
-// of congestion control is. What it remembers of one measurement must not help
-// or harm the next.
+// ordinary returns an untuned host, independent of this kernel's default congestion control. It
+// keeps no TCP metrics, so that one measurement does not affect the next.
 func ordinary(h lab.Host) lab.Host {
 	h.Congestion = "cubic"
 	h.Sysctls = map[string]string{"net.ipv4.tcp_no_metrics_save": "1"}
 	return h
 }
 
-// withSite builds a lab, starts controller and agents in it, runs f, and takes
-// everything down again whatever happened.
+// withSite builds a lab, starts controller and agents in it, runs f, and takes everything down
+// again, also after an error.
 func (e *Env) withSite(ctx context.Context, t lab.Topology, f func(context.Context, *site) error) (err error) {
 	return e.withSiteOf(ctx, t, func(*lab.Lab) (string, error) { return "", nil }, f)
 }
 
-// withSiteOf is withSite with lines of the controller's configuration for the network.
+// withSiteOf does what withSite does, with lines of the controller's configuration for the network.
 func (e *Env) withSiteOf(ctx context.Context, t lab.Topology, network func(*lab.Lab) (string, error), f func(context.Context, *site) error) (err error) {
 	return e.withLab(ctx, t, func(ctx context.Context, l *lab.Lab) error {
 		text, err := network(l)
@@ -134,7 +133,7 @@ func (e *Env) withLab(ctx context.Context, t lab.Topology, f func(context.Contex
 	return f(ctx, l)
 }
 
-// linkBetween is the name of the link between two nodes.
+// linkBetween returns the name of the link between two nodes.
 func linkBetween(l *lab.Lab, a, b string) (string, error) {
 	for _, x := range l.Topology().Links {
 		if x.A.Node == a && x.B.Node == b || x.A.Node == b && x.B.Node == a {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// webRoot is a folder and the web servers that serve its files, until close.
+// webRoot is a folder and the web servers that serve its files until close.
 type webRoot struct {
 	root    string
 	servers []*testbed.WebServer
@@ -20,7 +20,7 @@ func newWebRoot() (webRoot, error) {
 	return webRoot{root: root}, err
 }
 
-// serve runs one more server of the folder, on a host of a site.
+// serve starts another server of the folder, on a host of a site.
 func (w *webRoot) serve(ctx context.Context, env *Env, s *site, host string, port uint16) error {
 	logs := filepath.Join(env.Dir, fmt.Sprintf("%s-%d", host, port))
 	if err := os.MkdirAll(logs, 0o755); err != nil {

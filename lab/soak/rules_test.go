@@ -25,7 +25,7 @@ func TestFlowsAreComparedWithTheLedger(t *testing.T) {
 		t.Errorf("equal rules: %v", err)
 	}
 	for want, ledger := range map[string]rules{
-		"has an undeclared rule":  {first: "sos s1: tcp"},
+		"has an undeclared rule": {first: "sos s1: tcp"},
 		"lacks 0x5c12340001ffff": {first: "a", second: "b", {"0000000000000001", 0x5c12340001ffff, 0, 1}: "sos lost: tcp"},
 	} {
 		if err := diff(ledger, installed); err == nil || !strings.Contains(err.Error(), want) {

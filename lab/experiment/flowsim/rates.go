@@ -2,56 +2,57 @@ package flowsim
 
 import "container/heap"
 
-// tolerance is how far sums may be from what they should be, as a part of a link.
+// tolerance is the error that sums may have, as a share of a link.
 const tolerance = 1e-9
 
-// subflow is a part of a transfer that goes one way.
+// subflow is a part of a transfer that takes one path.
 type subflow struct {
 	of     *transfer
 	number int
 	links  []int
-	places []int   // where it stands among the subflows of each of its links
-	weight float64 // of its rate among those that it shares links with
+	places []int   // its index among the subflows of each of its links
+	weight float64 // relative weight of its rate on shared links
 	rate   float64
-	// bottleneck is a link that is full and on which none has more.
+	// bottleneck is a link that is full and on which no subflow has a higher level.
 	bottleneck int
 
-	carried float64 // until since
+	carried float64 // until the time since
 	since   float64
 
-	changing, settled bool // while rates are found
+	changing, settled bool // used while rates are found
 }
 
-// link is one that subflows share. most is the highest level on it.
+// link is a link that subflows share. most is the highest level on it.
 type link struct {
 	capacity   float64
-	subflows   []stand
+	subflows   []onLink
 	load, most float64
 
-	carried float64 // until since
+	carried float64 // until the time since
 	since   float64
 
-	touched bool // while rates are found
+	touched bool // used while rates are found
 	left    float64
-	open    float64 // weights of those whose rates are open
-	waiting int     // and how many they are
+	open    float64 // sum of the weights of subflows whose rates are open
+	waiting int     // number of these
 }
 
-// stand is a subflow on a link: which of its links that is, too.
-type stand struct {
+// onLink is a subflow on a link, with the index of the link among the subflow's.
+type onLink struct {
 	*subflow
 	which int
 }
 
-// rates are those of subflows on links.
+// rates holds the rates of subflows on links.
 type rates struct {
 	links []link
 	now   float64
-	// dirty are links whose rates may be wrong; changing are subflows whose rates are found anew.
+	// dirty holds links whose rates may be wrong. changing holds subflows whose rates are being
+	// found again.
 	dirty    []int
 	changing []*subflow
 	shares   shares
-	// changed is told of each subflow before its rate changes.
+	// changed is called for each subflow before its rate changes.
 	changed func(*subflow)
 }
 
@@ -61,21 +62,21 @@ func (r *rates) enter(s *subflow) {
 	for i, l := range s.links {
 		at := &r.links[l]
 		s.places[i] = len(at.subflows)
-		at.subflows = append(at.subflows, stand{s, i})
+		at.subflows = append(at.subflows, onLink{s, i})
 	}
 	s.since = r.now
 	r.change(s)
 }
 
-// weigh gives a subflow another weight.
-func (r *rates) weigh(s *subflow, weight float64) {
+// setWeight changes the weight of a subflow.
+func (r *rates) setWeight(s *subflow, weight float64) {
 	if s.weight != weight {
 		r.change(s)
 		s.weight = weight
 	}
 }
 
-// leave takes a subflow from its links.
+// leave removes a subflow from its links.
 func (r *rates) leave(s *subflow) {
 	s.advance(r.now)
 	for i, l := range s.links {
@@ -89,10 +90,10 @@ func (r *rates) leave(s *subflow) {
 	s.rate = 0
 }
 
-// settle finds the rates after subflows have come or gone. It begins with those that are new,
-// and takes in whoever has lost its bottleneck by what they have got, or has more than others
-// get on their bottleneck, until nobody else is concerned: far away from a change most rates
-// stay as they are.
+// settle finds the rates after subflows have been added or removed. It begins with the new ones. It
+// adds each subflow that has lost its bottleneck by the rates of others, or that has more than
+// others have on their bottleneck, until no other is affected. Most rates far from a change stay as
+// they are.
 func (r *rates) settle() {
 	for {
 		r.fill()
@@ -100,7 +101,7 @@ func (r *rates) settle() {
 		r.measure()
 		for _, l := range r.dirty {
 			for _, s := range r.links[l].subflows {
-				r.judge(s.subflow)
+				r.checkBottleneck(s.subflow)
 			}
 		}
 		if len(r.changing) == before {
@@ -116,7 +117,7 @@ func (r *rates) settle() {
 	r.changing, r.dirty = r.changing[:0], r.dirty[:0]
 }
 
-// touch notes that what a link carries will change.
+// touch records that what a link carries will change.
 func (r *rates) touch(l int) {
 	at := &r.links[l]
 	if at.touched {
@@ -128,7 +129,7 @@ func (r *rates) touch(l int) {
 	r.dirty = append(r.dirty, l)
 }
 
-// change has a subflow's rate found anew.
+// change makes settle find a subflow's rate again.
 func (r *rates) change(s *subflow) {
 	if s.changing {
 		return
@@ -142,7 +143,7 @@ func (r *rates) change(s *subflow) {
 	}
 }
 
-// level is the subflow's rate for its weight, which is what is fair.
+// level returns the subflow's rate divided by its weight. Fairness is about levels.
 func (s *subflow) level() float64 { return s.rate / s.weight }
 
 func (s *subflow) advance(now float64) {
@@ -150,8 +151,8 @@ func (s *subflow) advance(now float64) {
 	s.since = now
 }
 
-// fill raises the rates that change, by their weights, until the links of each are full (progressive
-// filling). All other rates stay.
+// fill raises the rates that change, in proportion to their weights, until the links of each are
+// full (progressive filling). All other rates stay.
 func (r *rates) fill() {
 	r.shares = r.shares[:0]
 	for _, l := range r.dirty {
@@ -177,22 +178,22 @@ func (r *rates) fill() {
 		switch now := at.share(least.link); {
 		case at.waiting == 0:
 			heap.Pop(&r.shares)
-		case now.level > least.level: // others have settled for less meanwhile
+		case now.level > least.level: // other subflows have settled for less meanwhile
 			r.shares[0] = now
 			heap.Fix(&r.shares, 0)
 		default:
 			heap.Pop(&r.shares)
 			for _, s := range at.subflows {
 				if s.changing && !s.settled {
-					r.fix(s.subflow, least)
+					r.setRate(s.subflow, least)
 				}
 			}
 		}
 	}
 }
 
-// fix gives a subflow its share of a link.
-func (r *rates) fix(s *subflow, at share) {
+// setRate sets the rate of a subflow to its share of a link.
+func (r *rates) setRate(s *subflow, at share) {
 	s.settled, s.rate, s.bottleneck = true, at.level*s.weight, at.link
 	for _, l := range s.links {
 		r.links[l].left -= s.rate
@@ -201,7 +202,7 @@ func (r *rates) fix(s *subflow, at share) {
 	}
 }
 
-// measure adds up what the links carry whose rates have changed.
+// measure adds up what the links with changed rates carry.
 func (r *rates) measure() {
 	for _, l := range r.dirty {
 		at := &r.links[l]
@@ -213,9 +214,9 @@ func (r *rates) measure() {
 	}
 }
 
-// judge looks whether a subflow still has a bottleneck. If not, what changes is its own rate; or,
-// if that has just been found, that of those who have more there than it.
-func (r *rates) judge(s *subflow) {
+// checkBottleneck checks whether a subflow still has a bottleneck. If it has none, its own rate changes; or,
+// if its rate has just been found, the rates of those that have more there.
+func (r *rates) checkBottleneck(s *subflow) {
 	if r.holds(s, s.bottleneck) {
 		return
 	}
@@ -236,13 +237,13 @@ func (r *rates) judge(s *subflow) {
 	r.change(s)
 }
 
-// holds says whether a link is a bottleneck of a subflow.
+// holds reports whether a link is a bottleneck of a subflow.
 func (r *rates) holds(s *subflow, l int) bool {
 	at := &r.links[l]
 	return at.load >= at.capacity-tolerance && s.level() >= at.most-tolerance
 }
 
-// share is the level that a link gives to those whose rates are open.
+// share is the level that a link permits to subflows whose rates are open.
 type share struct {
 	level float64
 	link  int
@@ -252,7 +253,7 @@ func (l *link) share(number int) share {
 	return share{max(l.left, 0) / l.open, number}
 }
 
-// shares are ordered, the least first; a heap.
+// shares is a heap of shares, the smallest first.
 type shares []share
 
 func (s shares) Len() int           { return len(s) }

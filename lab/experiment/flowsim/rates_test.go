@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// newRates are links of some capacities.
+// newRates returns rates with links of the given capacities.
 func newRates(capacity ...float64) *rates {
 	r := &rates{links: make([]link, len(capacity)), changed: func(*subflow) {}}
 	for i, c := range capacity {
@@ -27,17 +27,18 @@ func TestSettle(t *testing.T) {
 	}{
 		{"alone", []float64{1, 3}, [][]int{{0, 1}}, []float64{1}},
 		{"a third each", []float64{1}, [][]int{{0}, {0}, {0}}, []float64{1. / 3, 1. / 3, 1. / 3}},
-		// One over both links, one over each: all have half.
+		// One subflow uses both links, and one uses each: all have half.
 		{"parking lot", []float64{1, 1}, [][]int{{0, 1}, {0}, {1}}, []float64{.5, .5, .5}},
-		// On the first link are three; the one that goes on leaves the rest of the second.
+		// Three share the first link. The one that also uses the second link leaves the rest of
+		// that.
 		{"what others leave", []float64{1, 1}, [][]int{{0}, {0}, {0, 1}, {1}}, []float64{1. / 3, 1. / 3, 1. / 3, 2. / 3}},
-		// The narrow link holds two down, and the others of the wide one get what these leave.
+		// The narrow link limits two subflows, and the third gets the rest of the wide link.
 		{"narrow and wide", []float64{1, 4}, [][]int{{0, 1}, {0, 1}, {1}}, []float64{.5, .5, 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRates(c.capacity...)
 			var all []*subflow
-			for _, links := range c.paths { // one by one: each may change the rates of those before
+			for _, links := range c.paths { // one by one, because each may change the rates of those before
 				s := &subflow{weight: 1, links: links}
 				r.enter(s)
 				r.settle()
@@ -59,8 +60,9 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestMaxMin: whatever comes, goes and changes its weight, no link carries more than it can, and
-// each subflow has a link that is full and on which none has more for its weight.
+// TestMaxMin checks that whatever subflows are added and removed, and however their weights change,
+// no link carries more than its capacity, and each subflow has a full link on which none has more
+// for its weight.
 func TestMaxMin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRates(rapid.SliceOfN(rapid.Float64Range(0.1, 10), 1, 12).Draw(t, "capacity")...)
@@ -74,7 +76,7 @@ func TestMaxMin(t *testing.T) {
 				all = slices.Delete(all, i, i+1)
 			}
 			if len(all) > 0 && rapid.IntRange(0, 2).Draw(t, "weighs") == 0 {
-				r.weigh(rapid.SampledFrom(all).Draw(t, "whose"), weight.Draw(t, "weight"))
+				r.setWeight(rapid.SampledFrom(all).Draw(t, "whose"), weight.Draw(t, "weight"))
 			}
 			for range rapid.IntRange(0, 3).Draw(t, "come") {
 				s := &subflow{weight: weight.Draw(t, "weight"), links: rapid.SliceOfNDistinct(number, 1, min(6, len(r.links)), rapid.ID).Draw(t, "links")}
@@ -87,7 +89,7 @@ func TestMaxMin(t *testing.T) {
 	})
 }
 
-// maxMin checks rates against what they are to be, from the subflows' links alone.
+// maxMin checks rates against their definition, from the subflows' links alone.
 func maxMin(t rapid.TB, r *rates, all []*subflow) {
 	load, most := make([]float64, len(r.links)), make([]float64, len(r.links))
 	for _, s := range all {

@@ -5,63 +5,64 @@ import (
 	"math"
 )
 
-// Flow is a transfer: when it begins, in seconds, and how long it takes alone at a rate of 1.
-// Flows of a simulation are in the order of their beginnings.
+// Flow is a transfer, with the time when it begins and the time that it takes alone at a rate of 1,
+// both in seconds. Flows of a simulation are in the order of their beginnings.
 type Flow struct{ Start, Work float64 }
 
-// Router says which links a subflow takes. Links are told by number; times are in seconds.
+// Router chooses the links of subflows. Links are numbered; times are in seconds.
 type Router interface {
-	// Route is the way of a flow's subflow, which are numbered from 0; none for a further one
-	// that does not begin. The links are not changed and not kept twice.
+	// Route returns the path of a flow's subflow. Subflows are numbered from 0. No links mean that
+	// a further subflow does not begin. The simulation does not change the links, and does not keep
+	// two references.
 	Route(flow, subflow int, now float64) []int
-	// Ended tells that a flow has ended.
+	// Ended is called when a flow has ended.
 	Ended(flow int, now float64)
-	// Read is called at every interval; what links and subflows have carried by then can be
-	// asked of the simulation, and subflows may be moved.
+	// Read is called at every interval. It can ask the simulation what links and subflows have
+	// carried, and can move subflows.
 	Read(s *Sim, now float64)
 }
 
-// Options are what is simulated.
+// Options describes a simulation.
 type Options struct {
-	// Capacity is the rate of each link.
+	// Capacity holds the rate of each link.
 	Capacity []float64
 	Flows    []Flow
 	Router   Router
-	// Subflows is how many a flow gets at most: one for each time that it has carried the
-	// threshold, which is told as Work is.
+	// Subflows bounds the subflows of a flow. A flow gets one for each time that it has carried the
+	// threshold, which has the unit of Work.
 	Subflows  int
 	Threshold float64
-	// Coupled has the subflows of a flow weigh together what one weighs otherwise.
+	// Coupled makes the subflows of a flow share the weight of one.
 	Coupled bool
-	// Interval is that of readings; 0 for none.
+	// Interval is the interval of readings; 0 means none.
 	Interval float64
 }
 
-// transfer is a flow under way.
+// transfer is a flow that has begun and not ended.
 type transfer struct {
 	flow     int
-	asked    int // subflows that were asked for
+	asked    int // subflows that were requested
 	subflows []*subflow
 	rate     float64
-	carried  float64 // until since
+	carried  float64 // until the time since
 	since    float64
-	stale    bool    // rate and when are not known
+	stale    bool    // rate and when are out of date
 	target   float64 // what it carries until it ends or gets a further subflow
-	when     float64 // when that will be
-	place    int     // in the queue
+	when     float64 // when it reaches the target
+	place    int     // index in the queue
 }
 
 // Sim is a simulation.
 type Sim struct {
 	Options
 	rates rates
-	live  []*transfer // by flow, nil before and after
+	live  []*transfer // by flow; nil before it begins and after its end
 	queue queue
 	stale []*transfer
 	ends  []float64
 }
 
-// Run simulates all flows, and tells when each has ended.
+// Run simulates all flows, and returns the time at which each has ended.
 func Run(o Options) []float64 {
 	s := &Sim{Options: o, live: make([]*transfer, len(o.Flows)), ends: make([]float64, len(o.Flows))}
 	s.rates.links = make([]link, len(o.Capacity))
@@ -84,7 +85,7 @@ func Run(o Options) []float64 {
 		s.rates.now = min(start, target, reading)
 		switch s.rates.now {
 		case target:
-			s.reach(s.queue[0])
+			s.computeTarget(s.queue[0])
 		case start:
 			s.begin(next)
 			next++
@@ -102,11 +103,11 @@ func (s *Sim) begin(flow int) {
 	t := &transfer{flow: flow, since: s.rates.now, when: math.Inf(1)}
 	s.live[flow] = t
 	heap.Push(&s.queue, t)
-	s.further(t)
+	s.addSubflow(t)
 }
 
-// further gives a transfer one more subflow, and says until when it has this number.
-func (s *Sim) further(t *transfer) {
+// addSubflow adds a subflow to a transfer, and computes until when it has this number.
+func (s *Sim) addSubflow(t *transfer) {
 	number, work := t.asked, s.Flows[t.flow].Work
 	t.asked++
 	if links := s.Router.Route(t.flow, number, s.rates.now); len(links) > 0 {
@@ -116,22 +117,22 @@ func (s *Sim) further(t *transfer) {
 	}
 	if s.Coupled {
 		for _, sub := range t.subflows {
-			s.rates.weigh(sub, 1/float64(len(t.subflows)))
+			s.rates.setWeight(sub, 1/float64(len(t.subflows)))
 		}
 	}
 	t.target = work
 	if t.asked < s.Subflows {
 		t.target = min(work, s.Threshold*float64(t.asked))
 	}
-	s.note(t)
+	s.accumulate(t)
 }
 
-// reach is the end of a transfer, or of the time that it has had so many subflows.
-func (s *Sim) reach(t *transfer) {
-	s.note(t)
+// computeTarget computes the target of a transfer: its end, or the threshold of its next subflow.
+func (s *Sim) computeTarget(t *transfer) {
+	s.accumulate(t)
 	t.carried = t.target
 	if t.target < s.Flows[t.flow].Work {
-		s.further(t)
+		s.addSubflow(t)
 		return
 	}
 	for _, sub := range t.subflows {
@@ -142,11 +143,11 @@ func (s *Sim) reach(t *transfer) {
 	s.Router.Ended(t.flow, s.rates.now)
 }
 
-// changed notes that a subflow's rate is about to change.
-func (s *Sim) changed(sub *subflow) { s.note(sub.of) }
+// changed records that a subflow's rate is about to change.
+func (s *Sim) changed(sub *subflow) { s.accumulate(sub.of) }
 
-// note adds up what a transfer has carried, and has its rate told anew.
-func (s *Sim) note(t *transfer) {
+// accumulate adds up what a transfer has carried, and marks its rate as stale.
+func (s *Sim) accumulate(t *transfer) {
 	if t.stale {
 		return
 	}
@@ -155,7 +156,7 @@ func (s *Sim) note(t *transfer) {
 	s.stale = append(s.stale, t)
 }
 
-// settle finds all rates after something has changed, and what follows from them.
+// settle finds all rates after a change, and the times that follow from them.
 func (s *Sim) settle() {
 	s.rates.settle()
 	for _, t := range s.stale {
@@ -173,13 +174,14 @@ func (s *Sim) settle() {
 	s.stale = s.stale[:0]
 }
 
-// LinkCarried is what a link has carried so far.
+// LinkCarried returns what a link has carried so far.
 func (s *Sim) LinkCarried(l int) float64 {
 	at := &s.rates.links[l]
 	return at.carried + at.load*(s.rates.now-at.since)
 }
 
-// Carried is what a flow's subflow has carried so far; false if there is none under way.
+// Carried returns what a flow's subflow has carried so far, or false if there is no such subflow at
+// present.
 func (s *Sim) Carried(flow, subflow int) (float64, bool) {
 	sub := s.find(flow, subflow)
 	if sub == nil {
@@ -188,7 +190,7 @@ func (s *Sim) Carried(flow, subflow int) (float64, bool) {
 	return sub.carried + sub.rate*(s.rates.now-sub.since), true
 }
 
-// Move has a flow's subflow take other links.
+// Move moves a flow's subflow to other links.
 func (s *Sim) Move(flow, subflow int, links []int) {
 	if sub := s.find(flow, subflow); sub != nil {
 		s.rates.leave(sub)
@@ -197,7 +199,7 @@ func (s *Sim) Move(flow, subflow int, links []int) {
 	}
 }
 
-// find is a flow's subflow, nil if there is none under way.
+// find returns a flow's subflow, or nil if there is no such subflow at present.
 func (s *Sim) find(flow, subflow int) *subflow {
 	if t := s.live[flow]; t != nil {
 		for _, sub := range t.subflows {
@@ -209,7 +211,7 @@ func (s *Sim) find(flow, subflow int) *subflow {
 	return nil
 }
 
-// queue has transfers by when they reach their targets; a heap.
+// queue is a heap of transfers, ordered by the times when they reach their targets.
 type queue []*transfer
 
 func (q queue) Len() int           { return len(q) }

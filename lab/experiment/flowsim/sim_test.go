@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// ways are those of flows' subflows, and what has been told of them.
+// ways is a Router with given paths, which records its calls.
 type ways struct {
 	ways  [][][]int
 	ended []int
@@ -33,20 +33,20 @@ func TestRun(t *testing.T) {
 		want     []float64
 	}{
 		{"alone", []Flow{{2, 3}}, [][][]int{{{0}}}, 1, false, []float64{5}},
-		// The first one has 1 alone, then half until the second one has ended, then all again.
+		// The first has 1 alone, then half until the second has ended, then 1 again.
 		{"one comes and goes", []Flow{{0, 10}, {4, 2}}, [][][]int{{{0}}, {{0}}}, 1, false, []float64{12, 8}},
-		// 1 until it has carried 1, then 2 until it has carried 2, then 3.
+		// The rate is 1 until it has carried 1, then 2 until it has carried 2, then 3.
 		{"three ways", []Flow{{0, 8}}, [][][]int{{{0}, {1}, {2}}}, 3, false, []float64{3.5}},
-		// One subflow at most, whatever ways there are.
+		// It has one subflow, although there are further paths.
 		{"one of three ways", []Flow{{0, 8}}, [][][]int{{{0}, {1}, {2}}}, 1, false, []float64{8}},
 		// It ends before it has carried the threshold.
 		{"small", []Flow{{0, 0.5}}, [][][]int{{{0}, {1}}}, 2, false, []float64{0.5}},
-		// A further subflow that collides with the first brings nothing to one alone.
+		// A further subflow on the same link as the first adds nothing for a single flow.
 		{"collision", []Flow{{0, 4}}, [][][]int{{{0}, {0}}}, 2, false, []float64{4}},
-		// The second further subflow begins though the first did not.
+		// The second further subflow begins although the first did not.
 		{"one is missing", []Flow{{0, 6}}, [][][]int{{{0}, nil, {2}}}, 3, false, []float64{4}},
-		// From 1 on the first has two subflows on the link where the second is alone: 2/3 and 1/3, or
-		// half each if its two weigh as one.
+		// From 1 on the first flow has two subflows on the link where the second has one: 2/3 and
+		// 1/3, or half each if its two share one weight.
 		{"two beside one", []Flow{{0, 5}, {1, 1}}, [][][]int{{{0}, {0}}, {{0}}}, 2, false, []float64{6, 4}},
 		{"two as one", []Flow{{0, 5}, {1, 1}}, [][][]int{{{0}, {0}}, {{0}}}, 2, true, []float64{6, 3}},
 	} {
@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRead: at a reading it is known what was carried until then, and a subflow can be moved.
+// TestRead checks that a reading knows what was carried until then, and can move a subflow.
 func TestRead(t *testing.T) {
 	w := &ways{ways: [][][]int{{{0}}, {{0}}}}
 	readings := 0
@@ -85,7 +85,7 @@ func TestRead(t *testing.T) {
 		s.Move(1, 0, []int{1})
 	}
 	ends := Run(Options{Capacity: []float64{1, 1}, Flows: []Flow{{0, 4.5}, {1, 4.5}}, Router: w, Subflows: 1, Interval: 2})
-	// The first has 1, then 1/2 for a second, then 1; the second has 1/2, then 1.
+	// The first has 1, then 1/2 for a second, then 1. The second has 1/2, then 1.
 	if math.Abs(ends[0]-5) > 1e-9 || math.Abs(ends[1]-6) > 1e-9 {
 		t.Errorf("they ended at %v, want 5 and 6", ends)
 	}

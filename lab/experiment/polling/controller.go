@@ -18,27 +18,27 @@ import (
 
 const (
 	owner = "polling"
-	// idle is how long a connection is silent until its rule ends.
+	// idle is how long a connection must be silent until its rule expires.
 	idle = 5 * time.Second
-	// holdFor is how long a SYN waits for its rule at most.
-	holdFor = time.Second
-	// wholePacket asks a switch to send packets to the controller unabridged.
+	// synTimeout bounds the time that a SYN waits for its rule.
+	synTimeout = time.Second
+	// wholePacket makes a switch send whole packets to the controller.
 	wholePacket = 0xffff
 )
 
-// Options is what a Controller works with.
+// Options holds the options of a Controller.
 type Options struct {
-	// Listeners are where switches connect to. The controller closes them.
+	// Listeners accept switches. The controller closes them.
 	Listeners []net.Listener
-	// Capacities are those of links by the ports that they leave from, in bits per second.
+	// Capacities holds those of links by the ports from which they lead, in bits per second.
 	Capacities map[network.PortRef]uint64
-	// Interval is how often counters are read, five seconds in the publication.
+	// Interval is how often counters are read: every five seconds in the publication.
 	Interval time.Duration
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
-// Controller leads connections. Its methods may be called concurrently.
+// Controller routes connections. Its methods may be called concurrently.
 type Controller struct {
 	Options
 	net   *network.Network
@@ -69,18 +69,18 @@ func New(o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx ends.
+// Run runs the controller until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.tasks.Stop()
 	c.rules.Ready()
 	return c.net.Run(ctx)
 }
 
-// Network is the core that the controller stands on.
+// Network returns the core on which the controller is built.
 func (c *Controller) Network() *network.Network { return c.net }
 
-// Begin has connections come to the controller that enter by the ports of the hosts that are known,
-// and reads their counters from then on, as long as Run works.
+// Begin makes switches send connections that enter by ports of known hosts to the controller. From
+// then on Run reads their counters.
 func (c *Controller) Begin(ctx context.Context) error {
 	for _, h := range c.net.Hosts() {
 		var p network.Program
@@ -103,7 +103,7 @@ func (c *Controller) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Messages are those that have been exchanged with all switches that are connected.
+// Messages returns the messages that have been exchanged with all connected switches.
 func (c *Controller) Messages() (sent, received network.Messages) {
 	for _, s := range c.net.Switches() {
 		st := s.Stats()
@@ -118,7 +118,7 @@ func (c *Controller) Messages() (sent, received network.Messages) {
 // Name implements network.Handler.
 func (c *Controller) Name() string { return owner }
 
-// HandlePacketIn takes the SYNs of connections that enter. It runs on the switch's goroutine.
+// HandlePacketIn handles the SYNs of connections that enter. It runs on the switch's goroutine.
 func (c *Controller) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	h, at := &p.Headers, network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	if !h.IsIP() || !h.IsSYN() || !c.net.IsEdge(at) {
@@ -129,19 +129,19 @@ func (c *Controller) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	if !ok || !known || to.At.IsZero() || to.At == at {
 		return network.Continue
 	}
-	held, err := p.Hold(holdFor)
+	held, err := p.Hold(synTimeout)
 	if err != nil {
 		return network.Continue
 	}
 	f := newFlow(header, at, to.At)
 	c.mu.Lock()
-	c.flows[f.key] = f // a SYN that is sent again begins it anew
+	c.flows[f.key] = f // a retransmitted SYN replaces it
 	c.mu.Unlock()
 	c.tasks.Start(func(ctx context.Context) { c.enter(ctx, f, held) })
 	return network.Stop
 }
 
-// removed is told of a connection that has ended. It runs on the switch's goroutine.
+// removed handles the removal of a connection's rule. It runs on the switch's goroutine.
 func (c *Controller) removed(r network.Removed) {
 	c.mu.Lock()
 	delete(c.flows, r.Name)

@@ -25,7 +25,7 @@ var (
 	leftIP, rightIP   = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 )
 
-// segment is one of the connection from left to right.
+// segment returns a segment of the connection from left to right.
 func segment(t *testing.T, syn bool, size int) []byte {
 	t.Helper()
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: leftIP.AsSlice(), DstIP: rightIP.AsSlice()}
@@ -53,8 +53,8 @@ func leads(s *fake.Switch) (n int) {
 	return n
 }
 
-// A connection comes to the controller once, and has a rule where it enters; when it has carried
-// much between two readings of counters it is led along a path.
+// TestLargeConnection checks that a connection reaches the controller once and gets a rule where it
+// enters, and that it gets a path once it has carried much between two readings.
 func TestLargeConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,10 +71,10 @@ func TestLargeConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left, right *fake.Switch
-	joined := func(to **fake.Switch) func(uint32, []byte) { // ports 2 and 3 of both are
+	joined := func(to **fake.Switch) func(uint32, []byte) { // ports 2 and 3 of both switches are joined
 		return func(port uint32, frame []byte) {
 			if port > 1 {
-				_, _ = (*to).Receive(port, frame) // one that is not connected yet loses it
+				_, _ = (*to).Receive(port, frame) // a switch that is not connected yet loses the frame
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func TestLargeConnection(t *testing.T) {
 		}
 	})
 	for _, s := range []*fake.Switch{left, right} {
-		running.Go(func() { _ = s.Dial(ctx, listener.Addr()) }) // ends with the controller
+		running.Go(func() { _ = s.Dial(ctx, listener.Addr()) }) // it ends with the controller
 	}
 	receive := func(s *fake.Switch, frame []byte) {
 		if _, err := s.Receive(1, frame); err != nil {

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// largeShare is the part of the link of its host, in percent, from which on a connection
-	// is large.
+	// largeShare is the percentage of its host's link from which on a connection is large.
 	largeShare = 10
-	// maxAtOnce is how many switches are read, or connections placed, at once.
+	// maxAtOnce bounds the switches that are read, and the connections that are placed, at the same
+	// time.
 	maxAtOnce = 64
 )
 
 // flow is a connection that has entered.
 type flow struct {
-	key      string // its name in the ledger
+	key      string // its key in the ledger
 	header   match.Header
 	from, to network.PortRef
 
-	// These belong to whoever reads counters, once the connection has entered.
+	// The goroutine that reads counters owns these once the connection has entered.
 	counter flowpath.Counter
-	// path is where it is led since it is large.
+	// path is the path of a large connection.
 	path []network.Hop
 }
 
@@ -39,11 +39,11 @@ func newFlow(h match.Header, from, to network.PortRef) *flow {
 	return &flow{key: "flow/" + h.String(), header: h, from: from, to: to}
 }
 
-// enter gives a connection its rule, and sends the SYN that waits for it.
+// enter installs a connection's rule, and sends the SYN that waits for it.
 func (c *Controller) enter(ctx context.Context, f *flow, held *network.Held) {
 	path, _, ok := c.net.Topology().Widest(f.from, f.to, 0, f.hash)
 	if ok {
-		if err := c.rules.Apply(ctx, f.key, f.program(path.Hops[:1]), network.ApplyOptions{}); err != nil {
+		if err := c.rules.Apply(ctx, f.key, f.rules(path.Hops[:1]), network.ApplyOptions{}); err != nil {
 			c.Log.Warn("a connection gets no rule", "connection", f.header, "error", err)
 		}
 	}
@@ -52,15 +52,16 @@ func (c *Controller) enter(ctx context.Context, f *flow, held *network.Held) {
 	}
 }
 
-// hash is the width of a link for a connection that takes any of the shortest paths.
+// hash returns the width of a link for a connection that may take any of the shortest paths.
 func (f *flow) hash(l network.Link) uint64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(f.key + l.From.String())) // never fails
 	return 1 + uint64(h.Sum32())
 }
 
-// program leads a connection along a path, or out of the switch where it enters.
-func (f *flow) program(hops []network.Hop) (p network.Program) {
+// rules returns the rules that route a connection along a path, or out of the switch where it
+// enters.
+func (f *flow) rules(hops []network.Hop) (p network.Program) {
 	for i, hop := range hops {
 		r := network.Rule{
 			Switch: hop.Switch, Stage: network.StageRoute, Offset: rule.RouteSubflow, Match: f.header.Match(hop.In),
@@ -74,7 +75,7 @@ func (f *flow) program(hops []network.Hop) (p network.Program) {
 	return p
 }
 
-// read reads the counters of all switches that hosts stand behind, and places what is large.
+// read reads the counters of all switches with hosts, and places the connections that are large.
 func (c *Controller) read(ctx context.Context) {
 	tasks.Each(c.net.EdgeSwitches(), maxAtOnce, func(d openflow.DatapathID) {
 		if err := c.rules.ReadCounters(ctx, d); err != nil {
@@ -82,7 +83,7 @@ func (c *Controller) read(ctx context.Context) {
 		}
 	})
 	flows := c.entered()
-	crowd := map[network.PortRef]uint64{} // large connections by the port that they leave from
+	crowd := map[network.PortRef]uint64{} // number of large connections by the port from which they leave
 	for _, f := range flows {
 		f.leaves(func(at network.PortRef) { crowd[at]++ })
 	}
@@ -94,7 +95,7 @@ func (c *Controller) read(ctx context.Context) {
 		if !ok {
 			continue
 		}
-		if err := c.rules.Apply(ctx, f.key, f.program(path.Hops), network.ApplyOptions{Waves: kit.Waves(path.Hops)}); err != nil {
+		if err := c.rules.Apply(ctx, f.key, f.rules(path.Hops), network.ApplyOptions{Waves: kit.Waves(path.Hops)}); err != nil {
 			c.Log.Warn("a large connection is not placed", "connection", f.header, "error", err)
 			continue
 		}
@@ -103,7 +104,7 @@ func (c *Controller) read(ctx context.Context) {
 	}
 }
 
-// leaves tells the ports by which a large connection leaves switches for others.
+// leaves calls tell with the ports by which a large connection leaves switches for others.
 func (f *flow) leaves(tell func(network.PortRef)) {
 	for i, hop := range f.path {
 		if i < len(f.path)-1 {
@@ -112,7 +113,7 @@ func (f *flow) leaves(tell func(network.PortRef)) {
 	}
 }
 
-// entered are the connections that there are, in one order.
+// entered returns the present connections, in a fixed order.
 func (c *Controller) entered() []*flow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +125,7 @@ func (c *Controller) entered() []*flow {
 	return all
 }
 
-// large reads what a connection has carried, and says whether it is large.
+// large reads what a connection has carried, and reports whether it is large.
 func (c *Controller) large(f *flow) bool {
 	for _, r := range c.rules.Rules(f.key) {
 		if r.Switch == f.from.Switch && !r.CountersAt.IsZero() {
