@@ -179,7 +179,7 @@ func TestMaxItems(t *testing.T) {
 	if n := len(s.Items()); n != s.MaxItems {
 		t.Errorf("%d items, want %d", n, s.MaxItems)
 	}
-	too := map[string]int{"0": 1, "other": 1} // one takes the place of one
+	too := map[string]int{"0": 1, "other": 1} // it replaces another item
 	if err := s.Fits(too); !errors.Is(err, ErrFull) && len(s.Items()) == s.MaxItems {
 		if _, there := s.Item("0"); !there || err == nil {
 			t.Errorf("%v", err)
@@ -334,7 +334,7 @@ func TestBroken(t *testing.T) {
 	if !maps.Equal(s.values(), want) || !maps.Equal(s.heard(), want) {
 		t.Errorf("%v, told %v, want %v", s.values(), s.heard(), want)
 	}
-	if err := st.Put(t.Context(), "shelf/good", []byte("{")); err != nil { // by somebody else, meanwhile
+	if err := st.Put(t.Context(), "shelf/good", []byte("{")); err != nil { // another program has stored this meanwhile
 		t.Fatal(err)
 	}
 	delete(want, "good")

@@ -350,8 +350,8 @@ func TestFlowsHalfIdle(t *testing.T) {
 	}
 }
 
-// A flow's packets wait until its record is stored: a controller that starts again in between
-// would place the flow anew.
+// TestFlowsAreStoredFirst checks that a flow's packets wait until its record is stored. Otherwise a
+// controller that restarts in between would place the flow again.
 func TestFlowsAreStoredFirst(t *testing.T) {
 	r := startRelay(t, 8)
 	put, open := make(chan struct{}, 1), make(chan struct{})

@@ -53,8 +53,9 @@ func (p *paths) build(n *network.Network, st store.Store) (func(context.Context)
 	return func(ctx context.Context) error { return run.Run(ctx, nil) }, nil
 }
 
-// A service's rules are in the tables of fake switches, over a restart on the same store, and until
-// their idle timeout: then they stay away until somebody asks for them.
+// TestStart checks that a service's rules are in the tables of fake switches, over a restart on the
+// same store, and until their idle timeout. After that they stay away until the service requests
+// them.
 func TestStart(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1000)

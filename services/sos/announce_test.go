@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// An agent that announces itself cannot have the controller call anybody else.
+// TestAnnouncementsNameTheAnnouncer checks that an agent that announces itself cannot make the
+// controller call another host.
 func TestAnnouncementsNameTheAnnouncer(t *testing.T) {
 	b := newRestBench(t)
 	var called atomic.Int32

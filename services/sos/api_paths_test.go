@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// What an agent says of its paths is shown; one that is not there, or says nothing, is named.
+// TestPaths checks that an agent's report of its paths is shown, and that an agent that does not
+// run or does not answer is named.
 func TestPaths(t *testing.T) {
 	b := newRestBench(t)
 	b.x.paths = []agentapi.PathStatus{{

@@ -54,8 +54,8 @@ func (b *restBench) ask(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestWrongInput sends every kind of wrong input: it is refused with the field,
-// and nothing changes.
+// TestWrongInput sends every kind of invalid input, and checks that it is refused with the name of
+// the field, and that nothing changes.
 func TestWrongInput(t *testing.T) {
 	b := newRestBench(t)
 	good := map[string]any{"clients": []string{"10.0.0.0/24"}, "servers": []string{"10.1.0.1"}, "ports": []string{"80"}}
@@ -124,7 +124,7 @@ func TestWrongInput(t *testing.T) {
 	}
 }
 
-// with is a JSON object with one field changed.
+// with returns a JSON object with one field changed.
 func with(object map[string]any, field string, value any) string {
 	changed := map[string]any{}
 	for k, v := range object {
@@ -138,7 +138,7 @@ func with(object map[string]any, field string, value any) string {
 	return string(b)
 }
 
-// state is all that an operator may have changed.
+// state returns everything that an operator can change.
 func (b *restBench) state() string {
 	_, config := b.ask("GET", "config", "")
 	_, whitelist := b.ask("GET", "whitelist", "")
@@ -153,7 +153,7 @@ func (b *restBench) state() string {
 	return text
 }
 
-// TestOperations walks through everything an operator does, and a restart.
+// TestOperations performs everything that an operator does, and a restart.
 func TestOperations(t *testing.T) {
 	b := newRestBench(t)
 	must := func(method, path, body string, want ...string) string {

@@ -21,7 +21,7 @@ func TestChoose(t *testing.T) {
 	cases := []struct {
 		name string
 		list []agents.Candidate
-		x, y string // "" if the connection is to go directly
+		x, y string // "" if agents must not carry the connection
 		why  string
 	}{
 		{name: "one at each end", list: []agents.Candidate{near("x", 0, 75), near("y", 75, 0)}, x: "x", y: "y"},

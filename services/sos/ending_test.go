@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// TestSlowEnd has one agent close a session, and the other take its time, as one does
-// that gets no processor: it is not told to reset its end host.
+// TestSlowEnd lets one agent close a session while the other takes its time, as one without
+// processor time does. It checks that the slow one is not told to reset its end host.
 func TestSlowEnd(t *testing.T) {
 	b := newBench(t)
 	id := b.live()

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// status asks the API, as an operator does.
+// status requests the status by the API, as an operator does.
 func (b *restBench) status() Status {
 	b.t.Helper()
 	code, text := b.ask("GET", "status", "")
@@ -29,8 +29,8 @@ func (b *restBench) status() Status {
 	return s
 }
 
-// TestStatusNamesWhatIsWrong breaks one thing after another, each on a bench of its own:
-// the status says whom it is about, the cause, and what helps, in one line.
+// TestStatusNamesWhatIsWrong causes one problem after another, each on a bench of its own. It
+// checks that the status names, in one line, who is concerned, the cause, and what helps.
 func TestStatusNamesWhatIsWrong(t *testing.T) {
 	cases := []struct {
 		name  string
@@ -51,7 +51,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 		}, []string{"agent x2 is not placed", "fd00::99"}},
 		{"no certificate for another machine", func(b *restBench) {
 			server := httptest.NewUnstartedServer(http.NotFoundHandler())
-			server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that we refuse
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // drops messages about handshakes that the server refuses
 			server.StartTLS()
 			b.t.Cleanup(server.Close)
 			r, _ := agents.Parse(control.AgentSpec{Name: "z", URL: server.URL, Addrs: []string{"10.0.0.77"}})
@@ -90,8 +90,8 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAnnouncementAgreesAgain has an agent announce itself otherwise, and then as it is
-// known: the trouble is over.
+// TestAnnouncementAgreesAgain lets an agent announce other values, and then the known ones. It
+// checks that the problem is then gone.
 func TestAnnouncementAgreesAgain(t *testing.T) {
 	b := newRestBench(t)
 	announce := func(url string) {
@@ -107,8 +107,8 @@ func TestAnnouncementAgreesAgain(t *testing.T) {
 	}
 }
 
-// TestDirectIsCountedByReason lets connections fail in several ways: the status counts
-// each reason, with its latest cause and what helps.
+// TestDirectIsCountedByReason lets connections fail in several ways, and checks that the status
+// counts each reason, with its latest cause and what helps.
 func TestDirectIsCountedByReason(t *testing.T) {
 	problem := func(c control.Code) error { return &control.Problem{Code: c, Title: string(c)} }
 	one := 1
@@ -177,7 +177,7 @@ func TestDirectIsCountedByReason(t *testing.T) {
 }
 
 // TestReasonsOfTheDocument compares the reasons that have a remedy with those that the API's
-// document names.
+// document lists.
 func TestReasonsOfTheDocument(t *testing.T) {
 	field, _ := reflect.TypeFor[Direct]().FieldByName("Reason")
 	named := strings.Split(field.Tag.Get("enum"), ",")

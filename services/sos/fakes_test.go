@@ -20,18 +20,18 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// fakeNet is a network and a ledger that can be told to wait and to refuse, and notes what
+// fakeNet is a network and a ledger that can be told to wait and to refuse, and that records what
 // happens.
 type fakeNet struct {
 	*servicetest.Network
 	*servicetest.Ledger
 	mu     sync.Mutex
 	moving map[netip.Addr]network.Anchor
-	// oneTable says that no switch has several.
+	// oneTable means that no switch has several tables.
 	oneTable bool
-	log      []string // of everything that happened, shared with the agents
+	log      []string // everything that has happened; shared with the agents
 	refuse   func(key string) error
-	wait     func(ctx context.Context, key string) // before anything is applied
+	wait     func(ctx context.Context, key string) // is called before anything is applied
 }
 
 func newFakeNet(top *network.Topology, hosts ...network.Host) *fakeNet {
@@ -49,7 +49,7 @@ func (n *fakeNet) Anchored(a netip.Addr) (network.Anchor, bool) {
 	return x, ok
 }
 
-// apply decides what becomes of a program.
+// apply returns the result of applying a program.
 func (n *fakeNet) apply(ctx context.Context, key string) error {
 	n.mu.Lock()
 	wait, refuse := n.wait, n.refuse
@@ -68,7 +68,7 @@ func (n *fakeNet) apply(ctx context.Context, key string) error {
 
 func (n *fakeNet) note(what string) { n.mu.Lock(); defer n.mu.Unlock(); n.log = append(n.log, what) }
 
-// events returns what happened since the last call, without punt rules.
+// events returns what has happened since the last call, without punt rules.
 func (n *fakeNet) events() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +77,7 @@ func (n *fakeNet) events() []string {
 	return out
 }
 
-// kept returns the keys under which rules stand, without punt rules.
+// kept returns the keys that have rules, without punt rules.
 func (n *fakeNet) kept() []string {
 	return slices.DeleteFunc(n.Keys(), func(key string) bool { return keyKind(key) == "punt" || keyKind(key) == "guard" })
 }
@@ -104,7 +104,7 @@ func keyKind(key string) string {
 	}
 }
 
-// fakeAgent serves the agents' control API over HTTP and does as it is told.
+// fakeAgent serves the agents' control API over HTTP and behaves as the test tells it.
 type fakeAgent struct {
 	name   string
 	server *httptest.Server
@@ -121,16 +121,16 @@ type fakeAgent struct {
 	prepare  func(agentapi.PrepareRequest) error
 	commit   func() error
 	streams  map[chan agentapi.Event]bool
-	// mute is closed when nothing of the agent arrives any more, though it runs; off
-	// when its machine does not answer either.
+	// mute is closed when nothing from the agent arrives any more although it runs, and off when
+	// its machine does not answer either.
 	mute  chan struct{}
 	off   chan struct{}
-	gates map[string]chan struct{} // of paths whose requests wait
-	waits chan struct{}            // one does
+	gates map[string]chan struct{} // by the path whose requests wait
+	waits chan struct{}            // receives a value when a request waits
 	past  []agentapi.SessionRecord
-	phase agentapi.Phase // of new sessions
+	phase agentapi.Phase // phase of new sessions
 	peers []control.PeerStatus
-	paths []agentapi.PathStatus // before it is asked for them
+	paths []agentapi.PathStatus // reported before the controller requests them
 }
 
 func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
@@ -165,7 +165,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	return a
 }
 
-// gate has requests for a path wait until it is opened.
+// gate makes requests for a path wait until open is called.
 func (a *fakeAgent) gate(path string) (open func()) {
 	c := make(chan struct{})
 	a.mu.Lock()
@@ -377,7 +377,7 @@ func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
 type fakeHeld struct {
 	net     *fakeNet
 	fate    chan string
-	actions []openflow.Action // by which it was sent on
+	actions []openflow.Action // actions by which it was released
 }
 
 func (h *fakeHeld) Output(a []openflow.Action) error {
@@ -389,11 +389,11 @@ func (h *fakeHeld) Output(a []openflow.Action) error {
 func (h *fakeHeld) Drop()          { h.fate <- "dropped" }
 func (h *fakeHeld) Forward() error { h.net.note("forward"); h.fate <- "forwarded"; return nil }
 
-// fakePunted is a packet that a switch has sent up.
+// fakePunted is a packet that a switch has sent to the controller.
 type fakePunted struct {
 	held    *fakeHeld
 	taken   bool              // by Hold
-	actions []openflow.Action // by which it was sent on
+	actions []openflow.Action // actions by which it was sent on
 }
 
 func (p *fakePunted) Hold(time.Duration) (Held, error) { p.taken = true; return p.held, nil }

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 // testTimeout bounds every wait of these tests. It is only reached when a test fails.
 const testTimeout = 30 * time.Second
 
-// bench is a service between fakes: two switches 75 ms apart, client and agents
-// x and x2 at the one, server and agent y at the other.
+// bench is a service between fakes: two switches 75 ms apart, with client and agents x and x2 at
+// one, and server and agent y at the other.
 type bench struct {
 	t        *testing.T
 	net      *fakeNet
@@ -38,7 +38,7 @@ type bench struct {
 	settle   time.Duration
 	linger   time.Duration
 	stop     func()
-	// treatments are what others promise.
+	// treatments holds what other services promise.
 	treatments *network.Treatments
 }
 
@@ -70,7 +70,8 @@ func newBench(t *testing.T) *bench {
 	b.x, b.x2, b.y = newFakeAgent(t, n, "x"), newFakeAgent(t, n, "x2"), newFakeAgent(t, n, "y")
 	b.start()
 	t.Cleanup(func() { b.stop() })
-	// Fake agents beat in this process: on a busy machine they must not look silent.
+	// Fake agents send their heartbeats from this process: on a busy machine they must not look
+	// silent.
 	if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{SilentAfter: new("1m")}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// start runs a service on the bench's store, like a controller's start.
+// start starts a service on the bench's store, as a controller does when it starts.
 func (b *bench) start() {
 	s, err := New(Options{
 		Network: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
@@ -170,12 +171,12 @@ func (b *bench) eventually(what string, f func() bool) {
 // firstISN is the client's initial sequence number.
 const firstISN = 1000
 
-// syn offers the client's first packet to the service.
+// syn passes the client's first packet to the service.
 func (b *bench) syn(from netip.AddrPort) (network.Verdict, *fakeHeld) {
 	return b.synAt(from, at(1, portA))
 }
 
-// synAt is the same from a port.
+// synAt passes a first packet from a port to the service.
 func (b *bench) synAt(from netip.AddrPort, in network.PortRef) (network.Verdict, *fakeHeld) {
 	h := packet.Headers{
 		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB,
@@ -189,7 +190,7 @@ func (b *bench) synAt(from netip.AddrPort, in network.PortRef) (network.Verdict,
 	return verdict, p.held
 }
 
-// fate waits for what becomes of a held packet.
+// fate waits until a held packet is released or dropped, and returns which.
 func (b *bench) fate(h *fakeHeld) string {
 	b.t.Helper()
 	if h == nil {

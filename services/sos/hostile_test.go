@@ -6,8 +6,9 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// An agent remembers only so many ends; after a break in its events one may be
-// missing. The session is over all the same, and its rules go.
+// TestMissedEnd checks that a session ends, and its rules are removed, even if its end was missed:
+// an agent keeps only a limited number of ends, so that one may be missing after an interruption of
+// its events.
 func TestMissedEnd(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)

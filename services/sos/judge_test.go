@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// TestSilentAgent has an agent of which the controller hears nothing: whether its
-// session ends depends on what others know of it.
+// TestSilentAgent tests an agent from which the controller receives nothing. Whether its session
+// ends depends on what others know of the agent.
 func TestSilentAgent(t *testing.T) {
 	heard := []control.PeerStatus{{Addr: agentX.Addr(), Silence: agentapi.Duration(400 * time.Millisecond)}}
 	silent := []control.PeerStatus{{Addr: agentX.Addr(), Silence: agentapi.Duration(2 * time.Second)}}
@@ -76,8 +76,8 @@ func TestSilentAgent(t *testing.T) {
 	}
 }
 
-// TestUnpluggedAgent takes the port of an agent that answers down: a new session
-// avoids it, and those that it has end when the port stays down.
+// TestUnpluggedAgent takes down the port of an agent that answers. It checks that a new session
+// avoids the agent, and that its sessions end when the port stays down.
 func TestUnpluggedAgent(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)

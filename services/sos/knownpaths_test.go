@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Agents are told what the slowest link leaves free, where the operator has said what that is.
+// TestKnownPath checks that agents are told the rate that the slowest link leaves free, if the
+// operator has declared its capacity.
 func TestKnownPath(t *testing.T) {
 	at := func(dpid, port int) network.PortRef {
 		return network.PortRef{Switch: openflow.DatapathID(dpid), Port: uint32(port)}

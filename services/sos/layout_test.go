@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The addresses of the published figure: client A and its agent X at switch 1,
-// server B and its agent Y at switch 2.
+// These are the addresses of the published figure: client A and its agent X at switch 1, server B
+// and its agent Y at switch 2.
 var (
 	hostA  = netip.MustParseAddrPort("10.0.0.1:40001")
 	hostB  = netip.MustParseAddrPort("10.0.0.2:80")
@@ -26,8 +26,8 @@ var (
 )
 
 const (
-	portA, portX, wan = 1, 2, 3 // of switch 1
-	portB, portY      = 1, 2    // of switch 2
+	portA, portX, wan = 1, 2, 3 // ports of switch 1
+	portB, portY      = 1, 2    // ports of switch 2
 )
 
 func everything(openflow.DatapathID, openflow.Field) bool { return true }
@@ -36,7 +36,7 @@ func hop(dpid openflow.DatapathID, in, out uint32) network.Hop {
 	return network.Hop{Switch: dpid, In: in, Out: out}
 }
 
-// figure is the layout of the published figure 5.2.3.
+// figure returns the layout of the published figure 5.2.3.
 func figure() Layout {
 	return Layout{
 		Client: hostA, Server: hostB,
@@ -51,7 +51,7 @@ func figure() Layout {
 	}
 }
 
-// connection matches the packets from one socket to another by a port.
+// connection returns a match of the packets from one socket to another that enter by a port.
 func connection(in uint32, from, to netip.AddrPort, more ...openflow.OXM) openflow.Match {
 	return openflow.MustMatch(append([]openflow.OXM{
 		openflow.InPort(in), openflow.EthType(etherType(from.Addr())), openflow.IPProto(6),
@@ -80,7 +80,7 @@ func sameRules(t *testing.T, name string, got, want []network.Rule) {
 	}
 }
 
-// bothSides computes all rules of a layout.
+// bothSides returns all rules of a layout.
 func bothSides(t *testing.T, l Layout, can Capable) (client, server []network.Rule) {
 	t.Helper()
 	client, err := l.ClientRules(can)
@@ -97,8 +97,8 @@ func bothSides(t *testing.T, l Layout, can Capable) (client, server []network.Ru
 	return client, server
 }
 
-// TestPublishedTable compares with table 5.2.1; the matches are narrowed to the
-// whole connection.
+// TestPublishedTable compares the rules with table 5.2.1. The matches are narrowed to the whole
+// connection.
 func TestPublishedTable(t *testing.T) {
 	client, server := bothSides(t, figure(), everything)
 	sameRules(t, "client", client, []network.Rule{
@@ -115,8 +115,8 @@ func TestPublishedTable(t *testing.T) {
 	})
 }
 
-// TestFirstPackets leaves first packets to the controller where the interception switch
-// can tell them from others, and sends them the way of the others.
+// TestFirstPackets checks that first packets are left to the controller if the interception switch
+// can distinguish them from others, and are forwarded like the others if not.
 func TestFirstPackets(t *testing.T) {
 	l := figure()
 	if opening, err := l.Opening(everything, network.PortRef{}); err != nil || !slices.Equal(opening, []openflow.Action{openflow.Output(openflow.PortTable)}) {
@@ -135,16 +135,15 @@ func TestFirstPackets(t *testing.T) {
 	}
 }
 
-// limited makes the named switches rewrite MAC addresses only.
+// limited returns capabilities by which the named switches rewrite MAC addresses only.
 func limited(names ...openflow.DatapathID) Capable {
 	return func(d openflow.DatapathID, f openflow.Field) bool {
 		return !slices.Contains(names, d) || f == openflow.FieldEthDst || f == openflow.FieldEthSrc
 	}
 }
 
-// TestWhiteBoxTable compares with tables 5.2.2 and 5.2.3: hardware switches 1
-// and 2 rewrite MAC addresses, software switches 11 and 12 on the agents'
-// machines the rest.
+// TestWhiteBoxTable compares the rules with tables 5.2.2 and 5.2.3: hardware switches 1 and 2
+// rewrite MAC addresses, and software switches 11 and 12 on the agents' machines the rest.
 func TestWhiteBoxTable(t *testing.T) {
 	l := figure()
 	l.ClientSide.Path = []network.Hop{hop(1, portA, portX), hop(11, 1, 2)}
@@ -302,8 +301,8 @@ func apply(h header, a openflow.Action) header {
 	return h
 }
 
-// TestAnySplitIsTransparent draws paths and capabilities and checks that what
-// arrives is the same however the rewriting is divided.
+// TestAnySplitIsTransparent draws paths and capabilities, and checks that the same packets arrive
+// however the rewriting is divided.
 func TestAnySplitIsTransparent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "switches")

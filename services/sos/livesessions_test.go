@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// stored is how many live sessions the store has.
+// stored returns the number of live sessions in the store.
 func (b *bench) stored() int {
 	b.t.Helper()
 	entries, err := b.store.List(b.t.Context(), keyLive)
@@ -16,8 +16,8 @@ func (b *bench) stored() int {
 	return len(entries)
 }
 
-// TestForgottenSession has a session last, and then both its agents forget it while no
-// controller runs: it is in the history all the same, once.
+// TestForgottenSession checks that a session is in the history, exactly once, if both its agents
+// forget it while no controller runs.
 func TestForgottenSession(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -44,7 +44,7 @@ func TestForgottenSession(t *testing.T) {
 		clear(a.sessions)
 		a.mu.Unlock()
 	}
-	b.net.Restart() // the network removes what nobody declares
+	b.net.Restart() // the network removes rules that nobody declares
 	for range 2 {
 		b.start()
 		b.eventually("the session is in the history, and in the store no more", func() bool { return len(b.past()) == 1 && b.stored() == 0 })

@@ -15,16 +15,15 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// home is the address by which the client is known that moves, radio one that it uses.
+// home is the address by which the moving client is known, and radio one that it uses.
 var (
 	home  = openflow.MAC{2, 0, 0, 0, 7, 0}
 	radio = openflow.MAC{2, 0, 0, 0, 7, 1}
 )
 
-const border = 9 // of switch 1
+const border = 9 // a port of switch 1
 
-// roam has the client move: below switch 1 are the edges 3 and 4, and it is at an edge
-// port of one of them.
+// roam moves the client to an edge port. Below switch 1 are the edges 3 and 4.
 func (b *bench) roam(place network.PortRef) {
 	b.net.SetTopology(topology.New(7, []openflow.DatapathID{1, 2, 3, 4}, links(
 		[2]network.PortRef{at(1, 5), at(3, 1)}, [2]network.PortRef{at(1, 6), at(4, 1)}, [2]network.PortRef{at(1, wan), at(2, wan)})))
@@ -33,8 +32,8 @@ func (b *bench) roam(place network.PortRef) {
 	b.net.moving = map[netip.Addr]network.Anchor{hostA.Addr(): {MAC: home, Borders: []network.PortRef{at(1, border)}, Place: network.Pin{MAC: radio, At: place}}}
 }
 
-// TestMovingClient carries a client that moves: its session stands at the border, and
-// nothing of it changes when the client goes elsewhere.
+// TestMovingClient carries a session of a client that moves. It checks that the session's rules are
+// at the border, and that they do not change when the client moves.
 func TestMovingClient(t *testing.T) {
 	b := newBench(t)
 	b.roam(at(3, 7))
@@ -52,7 +51,7 @@ func TestMovingClient(t *testing.T) {
 	before := b.net.snapshot()[key]
 	b.roam(at(4, 7))
 	b.service.NetworkChanged(network.Event{Kind: network.HostMoved})
-	b.roam(at(1, 7)) // at the border's switch itself it is not known before it is there
+	b.roam(at(1, 7)) // at the border's own switch it is unknown until it is there
 	b.service.NetworkChanged(network.Event{Kind: network.HostMoved})
 	b.eventually("a rule for the port at the border", func() bool { return len(b.net.snapshot()[key]) == len(before)+1 })
 	b.roam(at(3, 7))
@@ -90,7 +89,7 @@ func TestMovingClientLeaves(t *testing.T) {
 	b.clean()
 }
 
-// TestMovingClientGoesDirectly says why a client that moves is not carried.
+// TestMovingClientGoesDirectly checks the reasons why a moving client's connection is not carried.
 func TestMovingClientGoesDirectly(t *testing.T) {
 	for name, change := range map[string]func(*bench){
 		"one table":          func(b *bench) { b.net.oneTable = true },
@@ -117,9 +116,9 @@ func TestMovingClientGoesDirectly(t *testing.T) {
 	}
 }
 
-// TestMovingRules has packets pass the session's table of a border: from every port that
-// leads to the client they get to the agent, from others nowhere, and what the agent sends
-// goes on to the client's own rules, as from the server.
+// TestMovingRules sends packets through the session's table of a border. It checks that packets
+// from every port of the client reach the agent, those from other ports reach nobody, and those
+// from the agent continue to the client's own rules, as if from the server.
 func TestMovingRules(t *testing.T) {
 	l := figure()
 	l.ClientSide.EndMAC, l.ClientSide.PuntsSYN = home, true
@@ -139,7 +138,7 @@ func TestMovingRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const led = 77 // where the client's own rules lead
+	const led = 77 // the port to which the client's own rules lead
 	own := openflow.NewFlowMod(openflow.FlowAdd, 1, 1, openflow.MustMatch(openflow.EthType(0x800), openflow.IPDst(hostA.Addr()),
 		openflow.EthDst(home), openflow.EthSrc(macB), openflow.IPSrc(hostB.Addr())), openflow.ApplyActions(openflow.Output(led)))
 	if _, err := tables[1].Flow(own); err != nil {
@@ -186,8 +185,8 @@ func TestMovingRules(t *testing.T) {
 	}
 }
 
-// TestMovingClientIsReset loses the agent of a client that moves: the client is told
-// wherever it is, by the address that it uses there.
+// TestMovingClientIsReset ends the agent of a moving client, and checks that the client is reset
+// wherever it is, at the address that it uses there.
 func TestMovingClientIsReset(t *testing.T) {
 	b := newBench(t)
 	b.roam(at(3, 7))

@@ -23,8 +23,8 @@ func (b *bench) live() agentapi.SessionID {
 	return b.x.only(b.t)
 }
 
-// TestEndedWithoutController has a session end while no controller runs: the next one
-// archives it, and none after that does again.
+// TestEndedWithoutController ends a session while no controller runs. It checks that the next
+// controller archives it, and that none after that does so again.
 func TestEndedWithoutController(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -55,11 +55,11 @@ func TestEndedWithoutController(t *testing.T) {
 	}
 }
 
-// TestRulesOutlastAnEnd has a session end a moment before the controller starts: its
-// rules stay for its last segments, as they would have.
+// TestRulesOutlastAnEnd ends a session just before the controller starts, and checks that its rules
+// stay for the last segments as usual.
 func TestRulesOutlastAnEnd(t *testing.T) {
 	b := newBench(t)
-	b.linger = time.Minute // the start is to be over by then
+	b.linger = time.Minute // long enough for the start
 	id := b.live()
 	b.stop()
 	b.x.finish(id, agentapi.ReasonClosed)
@@ -83,7 +83,7 @@ func TestRulesOutlastAnEnd(t *testing.T) {
 	}
 }
 
-// TestHistoryIsWhole has a session end, and the controller die before that is stored.
+// TestHistoryIsWhole ends a session, and kills the controller before the end is stored.
 func TestHistoryIsWhole(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -102,8 +102,8 @@ func TestHistoryIsWhole(t *testing.T) {
 	b.eventually("the session is in the history", func() bool { return len(b.past()) == 1 })
 }
 
-// TestFailedSetUpIsNoOrphan has a set-up fail in the middle, and the controller start
-// again: what agents tell of it is no session.
+// TestFailedSetUpIsNoOrphan lets a set-up fail half-way, and restarts the controller. It checks
+// that what agents report of it does not become a session.
 func TestFailedSetUpIsNoOrphan(t *testing.T) {
 	b := newBench(t)
 	b.y.commit = func() error { return &control.Problem{Code: control.CodeRefused} }
@@ -126,7 +126,7 @@ func TestFailedSetUpIsNoOrphan(t *testing.T) {
 	}
 }
 
-// nobodyReset watches for a while that no end host is provoked to be reset.
+// nobodyReset checks for a while that no end host is made to reset.
 func (b *bench) nobodyReset() {
 	b.t.Helper()
 	select {
@@ -136,8 +136,8 @@ func (b *bench) nobodyReset() {
 	}
 }
 
-// TestHalfEndedWithoutController has one agent end a session while no controller runs,
-// which the other still carries to its end: nobody is reset.
+// TestHalfEndedWithoutController lets one agent end a session while no controller runs, and the
+// other still carry it to its end. It checks that no end host is reset.
 func TestHalfEndedWithoutController(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -155,8 +155,8 @@ func TestHalfEndedWithoutController(t *testing.T) {
 	b.nobodyReset()
 }
 
-// TestHalfPreparedIsNoSession finds a session that one agent is prepared for, and the
-// other does not know: its client has gone directly since, and is not reset.
+// TestHalfPreparedIsNoSession tests a session that one agent has prepared and the other does not
+// know. Its client has connected directly since, and must not be reset.
 func TestHalfPreparedIsNoSession(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -169,15 +169,15 @@ func TestHalfPreparedIsNoSession(t *testing.T) {
 	ss.Phase = agentapi.PhasePrepared
 	b.y.sessions[id] = ss
 	b.y.mu.Unlock()
-	b.net.Restart() // the network removes what nobody declares
+	b.net.Restart() // the network removes rules that nobody declares
 	b.start()
 	b.eventually("the agent has forgotten it", func() bool { return b.y.count() == 0 })
 	b.clean()
 	b.nobodyReset()
 }
 
-// TestSlowAgentKeepsItsSessions has an agent answer late when the controller starts, as
-// one does on a busy machine: its sessions wait for it.
+// TestSlowAgentKeepsItsSessions lets an agent answer late when the controller starts, as on a busy
+// machine, and checks that its sessions wait for it.
 func TestSlowAgentKeepsItsSessions(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -194,8 +194,8 @@ func TestSlowAgentKeepsItsSessions(t *testing.T) {
 	}
 }
 
-// TestSetUpWaitsForNews has an agent that was heard but has not announced its ports when a
-// connection arrives: the set-up waits for it.
+// TestSetUpWaitsForNews lets a connection arrive while an agent is known but has not announced its
+// ports, and checks that the set-up waits for that.
 func TestSetUpWaitsForNews(t *testing.T) {
 	for _, restart := range []bool{true, false} {
 		b := newBench(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// again offers a first packet as the switch sends it up.
+// again passes a first packet to the service as the switch sends it to the controller.
 func (b *bench) again(isn uint32, p *fakePunted) network.Verdict {
 	h := packet.Headers{
 		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB,
@@ -20,7 +20,8 @@ func (b *bench) again(isn uint32, p *fakePunted) network.Verdict {
 	return b.service.segment(at(1, portA), &h, p)
 }
 
-// TestFirstPacketSentAgain sends the first packet of a session once more to its agent.
+// TestFirstPacketSentAgain sends a session's first packet again, and checks that it goes to the
+// session's agent.
 func TestFirstPacketSentAgain(t *testing.T) {
 	b := newBench(t)
 	b.live()
@@ -43,7 +44,7 @@ func TestFirstPacketSentAgain(t *testing.T) {
 	}
 }
 
-// TestClientReturns has a client use its port again before the session's rules are gone.
+// TestClientReturns lets a client use its port again before the session's rules are removed.
 func TestClientReturns(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -70,8 +71,8 @@ func TestClientReturns(t *testing.T) {
 	}
 }
 
-// TestFirstPacketArrivesLate has copies of a session's first packet come up when the
-// session is ending, and when it is over: they are of no connection any more.
+// TestFirstPacketArrivesLate lets copies of a session's first packet reach the controller while the
+// session ends, and after its end, when they belong to no connection.
 func TestFirstPacketArrivesLate(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
@@ -97,7 +98,8 @@ func TestFirstPacketArrivesLate(t *testing.T) {
 	}
 }
 
-// A first packet to another service's virtual address is left to that service.
+// TestVirtualServer checks that a first packet to another service's virtual address is left to that
+// service.
 func TestVirtualServer(t *testing.T) {
 	b := newBench(t)
 	if err := b.net.SetVirtual("balance", map[netip.Addr]openflow.MAC{hostB.Addr(): {}}); err != nil {

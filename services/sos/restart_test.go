@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// TestHistoryOutlivesTheController has sessions that ended, and one that went
-// directly, and starts another controller: it tells the same of them.
+// TestHistoryOutlivesTheController starts another controller after sessions have ended and one
+// connection went directly, and checks that it reports the same about them.
 func TestHistoryOutlivesTheController(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)
@@ -50,7 +50,7 @@ func TestHistoryOutlivesTheController(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded writes more pages than the history is long.
+// TestHistoryIsBounded writes more pages than the history holds.
 func TestHistoryIsBounded(t *testing.T) {
 	b := newBench(t)
 	const limit = 2 * maxPage
@@ -80,8 +80,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestRestart starts a second service while a session runs: it finds the same
-// rules again, and cleans up a session that only one agent knows.
+// TestRestart starts a second service while a session runs. It checks that the service finds the
+// same rules, and cleans up a session that only one agent knows.
 func TestRestart(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)
@@ -132,8 +132,8 @@ func TestRestart(t *testing.T) {
 	b.clean()
 }
 
-// TestUnusableRecords checks that stored records that cannot be used are deleted, and keep the service
-// from nothing.
+// TestUnusableRecords checks that unusable stored records are deleted, and do not keep the service
+// from starting.
 func TestUnusableRecords(t *testing.T) {
 	b := newBench(t)
 	b.stop()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What a session carries now is between its latest two samples, also when those are not
-// kept because the course is long.
+// TestSamplerRate checks that the present rate of a session is that between its latest two samples,
+// also if these are not kept because the course is long.
 func TestSamplerRate(t *testing.T) {
 	var s sampler
 	begin := time.Unix(1000, 0)

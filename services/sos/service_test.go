@@ -83,7 +83,7 @@ func TestRetransmittedFirstPacketJoins(t *testing.T) {
 	}
 }
 
-// TestFailOpen makes each step of a set-up fail: the packet goes on, and
+// TestFailOpen makes each step of a set-up fail, and checks that the packet is forwarded and
 // nothing is left behind.
 func TestFailOpen(t *testing.T) {
 	problem := func(c control.Code) error { return &control.Problem{Code: c, Title: string(c)} }
@@ -145,8 +145,8 @@ func TestFailOpen(t *testing.T) {
 			if len(past) != 1 || !strings.Contains(past[0].How, c.why) {
 				t.Errorf("history %+v, want a reason with %q", past, c.why)
 			}
-			// Sent again, the packet must not be given to agents: a server may
-			// have seen it.
+			// A packet that is sent again must not go to agents, because a server may have received
+			// it.
 			if verdict, again := b.syn(hostA); verdict != network.Continue || again != nil {
 				t.Errorf("the same first packet again: verdict %v, held %v", verdict, again != nil)
 			}
@@ -239,7 +239,7 @@ func TestClientsDSCPReachesTheServer(t *testing.T) {
 	}
 }
 
-// TestFloodIsBounded sends more first packets than may be set up at once.
+// TestFloodIsBounded sends more first packets than may be set up at the same time.
 func TestFloodIsBounded(t *testing.T) {
 	b := newBench(t)
 	bound, perClient := 20, 8
@@ -275,8 +275,8 @@ func TestFloodIsBounded(t *testing.T) {
 	}
 }
 
-// TestLostAgent kills the client's agent: the server's agent is told, and the
-// client gets a reset with the sequence number that it expects.
+// TestLostAgent kills the client's agent. It checks that the server's agent is told, and that the
+// client gets a reset with the expected sequence number.
 func TestLostAgent(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)
@@ -326,8 +326,9 @@ func TestLostAgent(t *testing.T) {
 	}
 }
 
-// TestResetOfTheOtherAgentIsLost kills the server's agent. That of the client says that it has
-// ended its session, but its reset may have been lost: the client is told all the same.
+// TestResetOfTheOtherAgentIsLost kills the server's agent. The client's agent reports that it has
+// ended its session, but its reset may have been lost: the controller must reset the client all the
+// same.
 func TestResetOfTheOtherAgentIsLost(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)
@@ -342,7 +343,7 @@ func TestResetOfTheOtherAgentIsLost(t *testing.T) {
 	b.clean()
 }
 
-// frame is the next frame that the controller sent.
+// frame returns the next frame that the controller has sent.
 func (b *bench) frame() packet.Headers {
 	b.t.Helper()
 	select {
@@ -358,7 +359,7 @@ func (b *bench) frame() packet.Headers {
 	}
 }
 
-// frameTo is the next frame to one end of a connection: both are told, in either order.
+// frameTo returns the next frame to one end of a connection. Both ends are told, in either order.
 func (b *bench) frameTo(end netip.AddrPort) packet.Headers {
 	b.t.Helper()
 	for {
@@ -368,8 +369,8 @@ func (b *bench) frameTo(end netip.AddrPort) packet.Headers {
 	}
 }
 
-// TestDrainedAgentAddedAgain drains and removes an agent, whose process goes on:
-// added again it is as good as new.
+// TestDrainedAgentAddedAgain drains and removes an agent whose process continues, and checks that
+// it is usable when it is added again.
 func TestDrainedAgentAddedAgain(t *testing.T) {
 	b := newBench(t)
 	if err := b.service.agents.Drain(t.Context(), "x", true); err != nil {
@@ -385,7 +386,7 @@ func TestDrainedAgentAddedAgain(t *testing.T) {
 	}
 }
 
-// TestReroute takes the link on the path away and moves the client.
+// TestReroute takes down the link on the path and moves the client.
 func TestReroute(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)
@@ -405,7 +406,7 @@ func TestReroute(t *testing.T) {
 	before := figure()
 	before.ClientSide.PuntsSYN = true
 	was, _ := bothSides(t, before, everything)
-	silenced := was[len(was)-1] // what it sends where it was goes nowhere
+	silenced := was[len(was)-1] // packets from its former place lead nowhere
 	silenced.Actions = nil
 	client = append(client, silenced)
 	id := b.x.only(t)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// TestWaitingIsBounded has first packets wait for their turn: what they wait is taken
-// from the time of their set-up, and half of it is all that they wait.
+// TestWaitingIsBounded checks that the time for which a first packet waits for its turn counts as
+// part of its set-up time, and is at most half of that.
 func TestWaitingIsBounded(t *testing.T) {
 	const limit = 10 * time.Second
 	for _, c := range []struct {
 		name        string
-		free        time.Duration // when a place is free
+		free        time.Duration // when there is room
 		begun       bool
 		waits, left time.Duration
 	}{

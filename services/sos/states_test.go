@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every transition of the table is made, every other refused.
+// TestTransitions makes every transition of the table, and checks that all others are refused.
 func TestTransitions(t *testing.T) {
 	defer func(before func(error)) { reportInvalidTransition = before }(reportInvalidTransition)
 	states := []State{"", StateSetup, StateLive, StateResetting, StateEnding, StateEnded}
@@ -26,7 +26,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// A session can reach every state, and ends from each.
+// TestEveryStateEnds checks that a session can reach every state, and end from each.
 func TestEveryStateEnds(t *testing.T) {
 	next := func(from State) (out []State) {
 		for _, x := range transitions {
@@ -53,7 +53,7 @@ func TestEveryStateEnds(t *testing.T) {
 	}
 }
 
-// The page on SOS prints the table.
+// TestPageHasTransitions checks that the page about SOS contains the table.
 func TestPageHasTransitions(t *testing.T) {
 	var want strings.Builder
 	for _, x := range transitions {

@@ -26,7 +26,7 @@ func steering(dpid openflow.DatapathID, m openflow.Match, actions ...openflow.Ac
 	return network.Rule{Switch: dpid, Stage: network.StageRoute, Match: m, Actions: actions}
 }
 
-// TestOnePathIsUnmodified compares with rules 3 to 6 of table 5.2.1.
+// TestOnePathIsUnmodified compares the rules with rules 3 to 6 of table 5.2.1.
 func TestOnePathIsUnmodified(t *testing.T) {
 	s := pairXY([]network.Hop{hop(1, portX, wan), hop(2, wan, portY)})
 	rules, err := s.Rules(everything)
@@ -63,8 +63,8 @@ func TestOnePathAcrossVLANs(t *testing.T) {
 	})
 }
 
-// TestVLANTranslatedOnTheWay takes a packet whose VLAN a network between the
-// switches may have changed.
+// TestVLANTranslatedOnTheWay tests a packet whose VLAN a network between the switches may have
+// changed.
 func TestVLANTranslatedOnTheWay(t *testing.T) {
 	s := pairXY([]network.Hop{hop(1, portX, wan), hop(2, wan, portY)})
 	s.X.VLAN, s.Y.VLAN = 10, 20

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// TestGuardsCoverTheSessionPorts looks up, in the rules of one agent, every port
-// from which it may send.
+// TestGuardsCoverTheSessionPorts looks up, in the rules of one agent, every port from which it may
+// send.
 func TestGuardsCoverTheSessionPorts(t *testing.T) {
 	ports := control.PortRange{First: 10240, Last: 32767}
 	for _, flags := range []bool{false, true} {
@@ -126,8 +126,8 @@ func TestRefusedGuardIsRemembered(t *testing.T) {
 	}
 }
 
-// TestGuardsSideBySide has a switch take no guard rules of one agent before those of
-// the other are under way.
+// TestGuardsSideBySide checks that the guard rules of two agents are written at the same time: the
+// switch accepts none of one agent before it receives those of the other.
 func TestGuardsSideBySide(t *testing.T) {
 	b := newBench(t)
 	var meeting sync.WaitGroup
@@ -146,7 +146,7 @@ func TestGuardsSideBySide(t *testing.T) {
 			case <-met:
 			case <-ctx.Done():
 				select {
-				case <-met: // and the bench ends
+				case <-met: // or the bench ends
 				default:
 					t.Errorf("%s waits for the other in vain", key)
 				}

@@ -19,14 +19,15 @@ var (
 	comes = network.Treatment{Name: "down", DSCP: 15, Own: 46}
 )
 
-// treatedFigure is the layout of the published figure, with a treatment each way.
+// treatedFigure returns the layout of the published figure, with a treatment in each direction.
 func treatedFigure() Layout {
 	l := figure()
 	l.Up, l.Down, l.DSCP = goes, comes, goes.Own
 	return l
 }
 
-// What an end host sends is described with all that is known of it.
+// TestSentIsWhatTheEndHostWrites checks that the packets of an end host are described with
+// everything that is known of them.
 func TestSentIsWhatTheEndHostWrites(t *testing.T) {
 	l := figure()
 	l.DSCP, l.ServerSide.EndVLAN = 10, 7
@@ -40,12 +41,12 @@ func TestSentIsWhatTheEndHostWrites(t *testing.T) {
 	}
 }
 
-// Each side's packets are put into the queue of their direction at every hop, and only
-// where there is one; the rest of the rules is as without.
+// TestSidesHaveQueues checks that each side's packets are put into the queue of their direction at
+// every hop that has one, and that the other rules do not change.
 func TestSidesHaveQueues(t *testing.T) {
 	queues := map[network.Carried]uint32{
 		{Treatment: "up", At: at(1, portX)}: 1, {Treatment: "down", At: at(1, portA)}: 2,
-		{Treatment: "up", At: at(2, portB)}: 3, // down has none towards the server's agent
+		{Treatment: "up", At: at(2, portB)}: 3, // down has no queue towards the server's agent
 	}
 	l := treatedFigure()
 	client, server := bothSides(t, l, everything)
@@ -73,8 +74,9 @@ func TestSidesHaveQueues(t *testing.T) {
 	}
 }
 
-// Between the agents there is one rule more for each hop of a treatment, by its DSCP, in its
-// direction, above that of packets without one. No other host's packets match it.
+// TestSharesBetweenAgents checks that there is one more rule between the agents for each hop of a
+// treatment, by its DSCP, in its direction, with precedence over packets without one. It must not
+// match packets of other hosts.
 func TestSharesBetweenAgents(t *testing.T) {
 	path := []network.Hop{hop(1, portX, wan), hop(2, wan, portY)}
 	plain, err := pairXY(path).Rules(everything)
@@ -84,7 +86,7 @@ func TestSharesBetweenAgents(t *testing.T) {
 	s := pairXY(path)
 	s.addTreatments([]pairTreatment{{"up", 11, false}, {"down", 15, true}}, func(c network.Carried) uint32 {
 		if c.Treatment == "down" && c.At == at(1, portX) {
-			return 0 // nothing is to be set there
+			return 0 // no queue may be set there
 		}
 		return map[string]uint32{"up": 1, "down": 2}[c.Treatment]
 	})
@@ -104,7 +106,8 @@ func TestSharesBetweenAgents(t *testing.T) {
 	}
 }
 
-// A path with a tag is known in its core by the tag alone, so a treatment is there too.
+// TestSharesOfTaggedPaths checks that the treatment of a path with a tag is matched by the tag
+// alone in its core.
 func TestSharesOfTaggedPaths(t *testing.T) {
 	s := pairXY([]network.Hop{hop(1, portX, 3), hop(7, 1, 2), hop(2, 3, portY)}, []network.Hop{hop(1, portX, 4), hop(8, 1, 2), hop(2, 4, portY)})
 	s.addTreatments([]pairTreatment{{"up", 11, false}}, func(network.Carried) uint32 { return 1 })
@@ -129,7 +132,7 @@ func TestSharesOfTaggedPaths(t *testing.T) {
 	}
 }
 
-// promiser promises what it is told, to all packets of the client or the server.
+// promiser makes the promises that the test sets, for all packets of the client or the server.
 type promiser struct {
 	mu     sync.Mutex
 	up     network.Treatment
@@ -167,7 +170,7 @@ func (p *promiser) carries(want ...network.Carried) bool {
 	return len(p.carry) == len(want) && !slices.ContainsFunc(want, func(c network.Carried) bool { return !slices.Contains(p.carry, c) })
 }
 
-// putMarks is how an agent is told other marks.
+// putMarks handles the request that changes an agent's marks.
 func (a *fakeAgent) putMarks(w http.ResponseWriter, r *http.Request) {
 	id, _ := agentapi.ParseSessionID(r.PathValue("id"))
 	a.mu.Lock()
@@ -179,7 +182,7 @@ func (a *fakeAgent) putMarks(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// marked says whether all sessions of an agent have these marks.
+// marked reports whether all sessions of an agent have these marks.
 func (a *fakeAgent) marked(m agentapi.Marks) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,7 +194,7 @@ func (a *fakeAgent) marked(m agentapi.Marks) bool {
 	return len(a.sessions) > 0
 }
 
-// Rules lists what stands under a key.
+// Rules returns the rules of a key.
 func (n *fakeNet) Rules(key string) (out []network.InstalledRule) {
 	for _, r := range n.snapshot()[key] {
 		out = append(out, network.InstalledRule{Rule: r})
@@ -211,9 +214,9 @@ func (n *fakeNet) queuing(queue uint32) (count int) {
 	return count
 }
 
-// A session that was there before a treatment is given it, and loses it again; whoever
-// promises it learns by which ports its packets go. Sessions that come after it have it from
-// the beginning.
+// TestSessionsFollowTreatments checks that a live session gets a treatment when that is declared,
+// and loses it when it is withdrawn, and that the promising service learns the ports of its
+// packets. Later sessions have the treatment from the beginning.
 func TestSessionsFollowTreatments(t *testing.T) {
 	b := newBench(t)
 	b.stop()
@@ -242,7 +245,7 @@ func TestSessionsFollowTreatments(t *testing.T) {
 	}
 	p.set(goes, 5)
 	treatments.Changed()
-	// Two of the sides, and between the agents one for each switch.
+	// There are two rules at the sides, and between the agents one for each switch.
 	b.eventually("packets are put into queues", func() bool { return b.net.queuing(5) == 4 })
 	if list := b.service.records("live"); len(list) != 1 || list[0].ClassUp != "up" || list[0].ClassDown != "" {
 		t.Errorf("the record says %+v", list)

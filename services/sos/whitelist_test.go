@@ -116,7 +116,7 @@ func TestPunts(t *testing.T) {
 	now := time.Now()
 	w := Whitelist{
 		mustEntry(t, spec("10.0.0.0/24", "10.0.0.2", "80")),
-		mustEntry(t, spec("10.0.0.0/24", "10.0.0.2", "80")), // the same again: no second rule
+		mustEntry(t, spec("10.0.0.0/24", "10.0.0.2", "80")), // the same entry again adds no second rule
 		mustEntry(t, spec("0.0.0.0/0", "10.0.0.3", "8000-8005")),
 	}
 	rules, err := Punts(w, now, 5, true)

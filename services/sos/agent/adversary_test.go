@@ -21,7 +21,7 @@ func (p *pair) dataPort(a *Agent) string {
 	return netip.AddrPortFrom(a.cfg.DataAddr, a.DataPorts()[0]).String()
 }
 
-// closed checks that the agent closes c without a word.
+// closed checks that the agent closes c without sending anything.
 func closed(t *testing.T, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(testTimeout))
@@ -34,7 +34,8 @@ func closed(t *testing.T, c net.Conn) {
 	}
 }
 
-// Garbage on a data port is closed at once, silence after the opening time.
+// TestGarbage checks that a data port closes a connection with garbage at once, and a silent one
+// after the opening time.
 func TestGarbage(t *testing.T) {
 	p := newPair(t, func(x, y *Config) { y.OpeningTimeout = 2 * time.Second })
 	var all []net.Conn
@@ -50,11 +51,11 @@ func TestGarbage(t *testing.T) {
 	for _, c := range all {
 		closed(t, c)
 	}
-	exchange(t, p.open(agentapi.Params{}), 1000, 1000) // others are unharmed
+	exchange(t, p.open(agentapi.Params{}), 1000, 1000) // other sessions are not affected
 }
 
-// Strangers are bounded in number; those beyond are closed at once, and leave
-// room when their time is over.
+// TestStrangers checks that connections of strangers are bounded in number: further ones are closed
+// at once, and there is room for others when the opening time is over.
 func TestStrangers(t *testing.T) {
 	p := newPair(t, func(x, y *Config) { y.MaxUnauthenticated, y.OpeningTimeout = 4, 5*time.Second })
 	var held []net.Conn
@@ -71,14 +72,14 @@ func TestStrangers(t *testing.T) {
 	if err == nil {
 		defer c.Close()
 		closed(t, c)
-	} else if !errors.Is(err, unix.ECONNRESET) { // closed before connect has returned
+	} else if !errors.Is(err, unix.ECONNRESET) { // it was closed before connect returned
 		t.Fatal(err)
 	}
-	exchange(t, p.open(agentapi.Params{}), 1000, 1000) // its peer is expected
+	exchange(t, p.open(agentapi.Params{}), 1000, 1000) // this connection is expected by its peer
 	eventually(t, "the first have been closed", func() bool { return len(p.y.acceptor.unauthenticated) == 0 })
 }
 
-// announced prepares a session at Y only and returns how to open it.
+// announced prepares a session at Y only and returns a function that opens it.
 func (p *pair) announced(t *testing.T) (f *flow, dial func(o wire.Opening, key agentapi.Key) (net.Conn, []byte)) {
 	t.Helper()
 	f = &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
@@ -100,7 +101,8 @@ func (p *pair) announced(t *testing.T) (f *flow, dial func(o wire.Opening, key a
 	}
 }
 
-// The wrong key, an unknown session and a replayed opening get no answer.
+// TestOpenings checks that openings with the wrong key, for an unknown session or replayed get no
+// answer.
 func TestOpenings(t *testing.T) {
 	p := newPair(t, nil)
 	f, dial := p.announced(t)
@@ -137,7 +139,7 @@ func TestOpenings(t *testing.T) {
 	})
 }
 
-// An impostor that cannot prove the key is not given a byte by the dialling side.
+// TestImpostor checks that the dialling side sends no byte to a peer that cannot prove the key.
 func TestImpostor(t *testing.T) {
 	p := newPair(t, nil)
 	ln, err := net.Listen("tcp", "127.0.0.5:0")
@@ -181,7 +183,8 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
-// A peer that proved itself and then breaks the framing loses the connection only.
+// TestBadFrames checks that a peer that has proved the key and then sends invalid frames loses only
+// the connection.
 func TestBadFrames(t *testing.T) {
 	p := newPair(t, nil)
 	f, dial := p.announced(t)
@@ -204,7 +207,7 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
-// Only the announced client is accepted on a session's port.
+// TestStrangeClient checks that a session's port accepts only the announced client.
 func TestStrangeClient(t *testing.T) {
 	p := newPair(t, nil)
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
@@ -225,7 +228,7 @@ func TestStrangeClient(t *testing.T) {
 	to := netip.AddrPortFrom(at.Addr, at.Port)
 	c, err := net.Dial("tcp", to.String())
 	switch {
-	case errors.Is(err, unix.ECONNRESET): // it was refused before Dial had returned
+	case errors.Is(err, unix.ECONNRESET): // it was refused before Dial returned
 	case err != nil:
 		t.Fatal(err)
 	default:

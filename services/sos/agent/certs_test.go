@@ -57,8 +57,8 @@ func (a *authority) withoutRole(name string) []tls.Certificate {
 	return []tls.Certificate{c}
 }
 
-// Data connections under TLS are between agents of one authority: nobody else's
-// certificate is taken, from either side.
+// TestDataConnectionsAreBetweenAgents checks that data connections by TLS need certificates of
+// agents of one authority: both sides refuse any other.
 func TestDataConnectionsAreBetweenAgents(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	_, own := ca.issue("agent1", pki.RoleAgent)
@@ -79,7 +79,7 @@ func TestDataConnectionsAreBetweenAgents(t *testing.T) {
 		{"another authority's agent", second(stranger.issue("agent2", pki.RoleAgent)), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// What the other side checks is left out here.
+			// This side checks nothing, because the test is about the other side's checks.
 			other := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: c.cert, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true}
 			ours := DataTLS(own, ca.pool, mapping)
 			if err := shake(t, ours, other).server; (err == nil) != c.good {
@@ -92,7 +92,7 @@ func TestDataConnectionsAreBetweenAgents(t *testing.T) {
 	}
 }
 
-// handshake is how each side of a handshake of TLS ended.
+// handshake holds the error of each side of a TLS handshake.
 type handshake struct{ server, client error }
 
 func shake(t *testing.T, server, client *tls.Config) (h handshake) {

@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// Some tests need agents and end hosts as processes of their own, in network
-// namespaces of their own: then the test binary starts itself with the
-// environment variable childEnv naming one of these parts.
+// childEnv is the environment variable that names one of the parts below. Some tests need agents
+// and end hosts as processes in network namespaces of their own. The test binary then starts itself
+// with this variable set.
 const childEnv = "SOS_TEST_CHILD"
 
-// childMain runs a part. It prints one line when it is ready.
+// childMain runs a part. It prints one line once it is ready.
 func childMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -62,7 +62,7 @@ func childAgent(ctx context.Context) error {
 	return nil
 }
 
-// settle is how long a transfer may take to come to its speed.
+// settle is how long a transfer may take to reach its rate.
 const settle = 3 * time.Second
 
 // childSink accepts one connection, reads it to the end, and prints the bytes

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCongestionBeforeHandshake: where bbr is the system's default, a socket that
-// is given another control only after the handshake would stay paced.
+// TestCongestionBeforeHandshake checks that the congestion control is set before the handshake. If
+// bbr is the system's default, a socket that gets another one later stays paced.
 func TestCongestionBeforeHandshake(t *testing.T) {
-	const other = "reno" // every kernel permits it
+	const other = "reno" // every kernel permits this one
 	local := netip.MustParseAddr("127.0.0.1")
 	r, err := reserve(netip.AddrPortFrom(local, 0), other)
 	if err != nil {

@@ -28,7 +28,8 @@ func shortContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// Wrong announcements are refused whole, naming the field.
+// TestPrepareRefuses checks that invalid announcements are refused as a whole, with the name of the
+// field.
 func TestPrepareRefuses(t *testing.T) {
 	p := newPair(t, nil)
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
@@ -90,7 +91,7 @@ func TestPrepareLimits(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = p.toX.Prepare(ctx, x) // the same again
+		_, err = p.toX.Prepare(ctx, x) // the same announcement again
 		if control.CodeOf(err) != control.CodeDuplicate {
 			t.Errorf("same id: %v", err)
 		}
@@ -110,7 +111,8 @@ func TestPrepareLimits(t *testing.T) {
 	}
 }
 
-// The server refuses, or is not there: commit says which, and nothing is left.
+// TestCommitFails checks that Commit reports whether the server has refused or does not exist, and
+// that nothing is left of the session.
 func TestCommitFails(t *testing.T) {
 	nobody, err := reserve(netip.AddrPortFrom(addrServer, 0), "")
 	if err != nil {
@@ -148,7 +150,8 @@ func TestCommitFails(t *testing.T) {
 	}
 }
 
-// A session that nobody commits, and one whose client does not come, expire.
+// TestExpiry checks that a session that is not committed expires, and so does one whose client does
+// not connect.
 func TestExpiry(t *testing.T) {
 	for _, commit := range []bool{false, true} {
 		t.Run(fmt.Sprintf("commit=%v", commit), func(t *testing.T) {
@@ -186,7 +189,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Listings and records return the controller's own data and what prepare was told.
+// TestListings checks that listings and records return the controller's own data and the values of
+// the announcement.
 func TestListings(t *testing.T) {
 	p := newPair(t, nil)
 	ctx := shortContext(t)
@@ -237,7 +241,7 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// A reader of events notices an agent that has gone silent.
+// TestWatchSilent checks that a reader of events notices an agent that has become silent.
 func TestWatchSilent(t *testing.T) {
 	release := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -257,7 +261,7 @@ func TestWatchSilent(t *testing.T) {
 	}
 }
 
-// The control server wants the controller's certificate.
+// TestControlTLS checks that the control server requires the controller's certificate.
 func TestControlTLS(t *testing.T) {
 	ca := newAuthority(t)
 	dir := t.TempDir()
@@ -307,7 +311,7 @@ func TestControlTLS(t *testing.T) {
 
 func second(_ pki.Pair, c tls.Certificate) []tls.Certificate { return []tls.Certificate{c} }
 
-// Metrics are served, and count.
+// TestMetrics checks that metrics are served, and that they count.
 func TestMetrics(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{})
@@ -330,7 +334,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Wrong configurations are refused, naming the field.
+// TestConfig checks that invalid configurations are refused with the name of the field.
 func TestConfig(t *testing.T) {
 	for _, c := range []struct {
 		field  string
@@ -363,7 +367,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// No body, however wrong, gets more than a problem.
+// FuzzBodies checks that any body of a request causes at most a problem as the answer.
 func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"id":"00000000000000000000000000000001","role":"client","client":"127.0.0.1:1"}`))

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// sends are the DSCPs with which an agent's sockets of a session send: those of its
-// connections to the peer, and that of its end host's.
+// sends returns the DSCPs of an agent's sockets of a session: those of its connections to the peer,
+// and that of its end host's connection.
 func (f *flow) sends(a *Agent) (peer []uint8, end uint8) {
 	f.p.t.Helper()
 	s := a.session(f.id)
@@ -34,7 +34,7 @@ func (f *flow) sends(a *Agent) (peer []uint8, end uint8) {
 	return peer, end
 }
 
-// useBoth has a byte go from end to end, so that all of the session's parts are there.
+// useBoth sends a byte from end to end, so that all parts of the session exist.
 func (f *flow) useBoth() {
 	f.p.t.Helper()
 	b := make([]byte, 1)
@@ -59,8 +59,8 @@ func (f *flow) wantSends(a *Agent, want agentapi.Marks) {
 	}
 }
 
-// A session's marks are on all of its sockets, from the beginning or from when they are
-// changed, and not on those of the next session that has its connections.
+// TestMarks checks that a session's marks are set on all of its sockets, from the beginning and
+// after a change, and not on those of the next session that uses its connections.
 func TestMarks(t *testing.T) {
 	p := newPair(t, nil)
 	p.marks = map[agentapi.Role]agentapi.Marks{agentapi.RoleClient: {Peer: 11, End: 46}, agentapi.RoleServer: {Peer: 15}}
@@ -95,7 +95,7 @@ func TestMarks(t *testing.T) {
 	next.wantSends(p.y, agentapi.Marks{})
 }
 
-// The first segment to an end host bears its mark already.
+// TestMarksBeforeTheEnd checks that the first segment to an end host has its mark already.
 func TestMarksBeforeTheEnd(t *testing.T) {
 	p := newPair(t, nil)
 	from, err := reserve(netip.AddrPortFrom(p.clientAddr, 0), "")

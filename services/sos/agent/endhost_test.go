@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// From its first moment on, the connection of an end host dies with the agent by RST:
-// whoever is killed before it has taken one in must not end it like a FIN.
+// TestEndHostsNeverSeeAFalseEnd checks that from its beginning, an end host's connection is reset
+// if the agent dies. An agent that is killed before it has accepted one must not end it as if by
+// FIN.
 func TestEndHostsNeverSeeAFalseEnd(t *testing.T) {
 	const congestion = "reno" // every kernel permits it, also without privileges
 	here := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
@@ -35,7 +36,7 @@ func TestEndHostsNeverSeeAFalseEnd(t *testing.T) {
 	defer accepted.Close()
 	for name, c := range map[string]net.Conn{"accepted": accepted, "dialled": dialled} {
 		err := onSocket(c, func(fd int) error {
-			// The structure begins with whether the socket lingers, as an int.
+			// The structure's first field, an int, is whether the socket lingers.
 			lingers, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_LINGER)
 			if err == nil && lingers == 0 {
 				t.Errorf("the %s connection would end with FIN", name)
@@ -48,7 +49,8 @@ func TestEndHostsNeverSeeAFalseEnd(t *testing.T) {
 	}
 }
 
-// A port is good for another connection to the same server while its last one is in TIME_WAIT.
+// TestPortInTimeWait checks that a port can be used for another connection to the same server while
+// the last one is in TIME_WAIT.
 func TestPortInTimeWait(t *testing.T) {
 	here := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
 	server, err := listenFor(t.Context(), here, "reno")
@@ -74,7 +76,7 @@ func TestPortInTimeWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, end := range []*net.TCPConn{c, accepted} { // ours first
+		for _, end := range []*net.TCPConn{c, accepted} { // this end first
 			if err := onSocket(end, func(fd int) error { return setLinger(fd, false) }); err != nil {
 				t.Error(err)
 			}

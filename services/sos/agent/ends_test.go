@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// Connections between the agents die all the time, now and then all at once,
-// while many sessions come to their ends: each ends well, with every byte.
+// TestEndsUnderLoss checks that sessions end in order, with every byte, while connections between
+// the agents die all the time, and sometimes all at once.
 func TestEndsUnderLoss(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		p := newPair(t, withTLS(t, tls))
@@ -49,9 +49,9 @@ func TestEndsUnderLoss(t *testing.T) {
 	}
 }
 
-// A client that has closed its side and reads slowly still has to be sent what
-// waits for it at its agent: the session lasts until it has acknowledged the end,
-// or the switches would lead its packets elsewhere.
+// TestSessionLastsUntilDelivered checks that a session lasts until its client has acknowledged the
+// end. A client that has closed its side and reads slowly must still get the data that its agent
+// holds, and without a session the switches would forward its packets elsewhere.
 func TestSessionLastsUntilDelivered(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{})

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// An agent tells when its certificate ends, also of one that was renewed.
+// TestExpiryIsTold checks that an agent reports when its certificate expires, also after a renewal.
 func TestExpiryIsTold(t *testing.T) {
 	ca, a, conf := secured(t)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}

@@ -34,13 +34,13 @@ type pair struct {
 	clientAddr   netip.Addr
 	serverAddr   netip.Addr
 	serverListen *net.TCPListener
-	marks        map[agentapi.Role]agentapi.Marks // of the sessions that are opened
+	marks        map[agentapi.Role]agentapi.Marks // marks of the sessions that are opened
 }
 
 // testTimeout bounds every wait of these tests. It is only reached when a test fails.
 const testTimeout = 30 * time.Second
 
-// addresses of the four machines of a test, all on the loopback interface.
+// These are the addresses of a test's four machines, all on the loopback interface.
 var (
 	addrClient = netip.MustParseAddr("127.0.0.1")
 	addrX      = netip.MustParseAddr("127.0.0.2")
@@ -54,8 +54,8 @@ func testConfig(addr netip.Addr) Config {
 	cfg.DataAddr = addr
 	cfg.DataPorts = []uint16{0}
 	cfg.InitialWindow = 1 << 20
-	// Silence is tested between processes; here a machine that is busy with
-	// other tests must not look like a lost peer.
+	// Silence is tested between processes. Here a peer on a machine that is busy with other tests
+	// must not look lost.
 	cfg.ConnTimeout, cfg.PeerTimeout = testTimeout, 2*testTimeout
 	if os.Getenv("SOS_TEST_LOG") != "" {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -110,7 +110,7 @@ type flow struct {
 	server *net.TCPConn
 }
 
-// open sets a session up as the controller would, and connects both ends.
+// open sets a session up as the controller does, and connects both ends.
 func (p *pair) open(params agentapi.Params) *flow {
 	p.t.Helper()
 	f, err := p.tryOpen(params)
@@ -157,7 +157,7 @@ func (p *pair) tryOpen(params agentapi.Params) (*flow, error) {
 	}
 	f.client, err = from.dial(ctx, netip.AddrPortFrom(at.Addr, at.Port))
 	if err == nil {
-		err = f.client.SetLinger(-1) // an agent's socket resets when it is closed, a client's does not
+		err = f.client.SetLinger(-1) // an agent's socket resets when it is closed, and a client's does not
 	}
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (p *pair) tryOpen(params agentapi.Params) (*flow, error) {
 	return f, nil
 }
 
-// requests are the two announcements of a session.
+// requests returns the two announcements of a session.
 func (p *pair) requests(f *flow, client netip.AddrPort, params agentapi.Params) (x, y agentapi.PrepareRequest) {
 	server := p.serverListen.Addr().(*net.TCPAddr).AddrPort()
 	x = agentapi.PrepareRequest{
@@ -200,7 +200,7 @@ func (f *flow) ended(a *Agent) agentapi.SessionRecord {
 	}
 }
 
-// sendAll writes n pseudo-random bytes and returns their sum.
+// sendAll writes n pseudo-random bytes and returns their SHA-256.
 func sendAll(w io.Writer, n int64, seed uint64) ([32]byte, error) {
 	var key [32]byte
 	key[0], key[1] = byte(seed), byte(seed>>8)
@@ -209,7 +209,7 @@ func sendAll(w io.Writer, n int64, seed uint64) ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), err
 }
 
-// sum reads to the end.
+// sum reads to the end, and returns the SHA-256 and the number of bytes.
 func sum(r io.Reader) ([32]byte, int64, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, r)
@@ -232,7 +232,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 	}
 }
 
-// fillBacklog makes a listener take no more connections.
+// fillBacklog fills a listener's backlog, so that it accepts no further connection.
 func fillBacklog(t testing.TB, ln net.Listener) {
 	t.Helper()
 	rc, err := ln.(*net.TCPListener).SyscallConn()

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// Agents may be configured with different chunks; the receiver takes any that
-// the protocol permits, in copy mode as well.
+// TestPeerSendsLargerChunks checks that the receiver accepts any size of chunks that the protocol
+// permits, in copy mode as well, because agents may have different configurations.
 func TestPeerSendsLargerChunks(t *testing.T) {
 	p := newPair(t, func(x, y *Config) {
 		withTLS(t, true)(x, y)
@@ -28,7 +28,8 @@ func TestPeerSendsLargerChunks(t *testing.T) {
 	exchange(t, f, 8<<20, 8<<20)
 }
 
-// A peer with more data ports than this agent permits connections.
+// TestMorePathsThanConnections uses a peer with more data ports than this agent permits
+// connections.
 func TestMorePathsThanConnections(t *testing.T) {
 	p := newPair(t, func(x, y *Config) {
 		x.MaxConnections, x.AutoConnections = 2, 2
@@ -39,8 +40,8 @@ func TestMorePathsThanConnections(t *testing.T) {
 	exchange(t, f, 1<<20, 1<<20)
 }
 
-// Without privileges the kernel gives a user only so many large pipes; those
-// made later are small. Chunks read into a large one are still kept and sent.
+// TestSmallPipes checks that chunks that were read into a large pipe are kept and sent although
+// later pipes are small: the kernel limits a user without privileges to a number of large pipes.
 func TestSmallPipes(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 2})
@@ -92,8 +93,9 @@ func readHeader(t *testing.T, c net.Conn) wire.Header {
 	}
 }
 
-// A connection dies when the peer has its chunks but has not confirmed them,
-// and the peer, complete, releases the others: that is an orderly end.
+// TestReleaseBeforeResentChunks checks that a session ends in order if a connection dies when the
+// peer has received its chunks but not acknowledged them, and the peer, which has everything,
+// releases the others.
 func TestReleaseBeforeResentChunks(t *testing.T) {
 	p := newPair(t, nil)
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
@@ -136,14 +138,14 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 		t.Fatalf("%+v", h)
 	}
 	b := open(1)
-	// The client has closed its side; the peer has both directions to the end
-	// as soon as it has read the last chunk.
+	// The client has closed its side. The peer has both directions to the end once it has read the
+	// last chunk.
 	_, _ = b.Write(wire.Header{Kind: wire.Data, Flags: wire.FlagFIN}.AppendTo(nil))
 	if n, err := server.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Fatalf("server reads %d, %v", n, err)
 	}
 	_ = server.CloseWrite()
-	// The last chunk may come on either connection.
+	// The last chunk may arrive on either connection.
 	last := make(chan net.Conn, 2)
 	for _, c := range []net.Conn{a, b} {
 		go func() {
@@ -164,8 +166,8 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 	}
 	at := <-last
 	if at == a {
-		// Both chunks went by the first connection: the second confirms
-		// nothing, and carries the release.
+		// Both chunks were sent on the first connection: the second acknowledges nothing, and
+		// carries the release.
 		t.Log("the last chunk came on the first connection")
 	}
 	resetNow(a)
@@ -180,8 +182,8 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 	}
 }
 
-// A client may use its port again as soon as its session is over, when the
-// switches still lead it to the agent: it is not refused there. An agent without
+// TestPortRests checks that a client can use its port again as soon as its session is over: the
+// agent does not refuse it while the switches still send its packets to the agent. An agent without
 // privileges cannot do that.
 func TestPortRests(t *testing.T) {
 	live.Test(t)

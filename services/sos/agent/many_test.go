@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// Many sessions are live at once and carried to the end, with right checksums.
+// TestManySessions checks that many sessions at once are carried to their ends with correct
+// checksums.
 func TestManySessions(t *testing.T) {
 	p := newPair(t, nil)
 	const sessions, size = 300, 20_000

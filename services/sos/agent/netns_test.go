@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// chain is four namespaces in a row: client, X, Y, server. Every link is a veth
-// pair; nothing else is in them. The agents' addresses are on the link between them.
+// chain is four namespaces in a row: client, X, Y, server. Every link is a veth pair, and there is
+// nothing else in them. The agents' addresses are those of the link between them.
 type chain struct {
 	c, x, y, s                     string
 	client, agentX, agentY, server netip.Addr
@@ -31,7 +31,7 @@ type chain struct {
 
 var chains atomic.Int32
 
-// newChain builds a chain, or skips the test where that is not permitted.
+// newChain builds a chain, or skips the test if that is not permitted.
 func newChain(t testing.TB, mtu int, v6 bool) *chain {
 	t.Helper()
 	live.Test(t)
@@ -47,8 +47,8 @@ func newChain(t testing.TB, mtu int, v6 bool) *chain {
 		ip(t, "netns add "+ns)
 		t.Cleanup(func() { ip(t, "netns del "+ns) })
 		ip(t, "-n "+ns+" link set lo up")
-		// reno is what every kernel permits in a namespace; where bbr is the
-		// machine's default it would pace the end hosts of a local test.
+		// Every kernel permits reno in a namespace. If bbr is the machine's default it would pace
+		// the end hosts of a local test.
 		ip(t, "netns exec "+ns+" sysctl -qw net.ipv4.tcp_congestion_control=reno")
 	}
 	link := func(a, an string, aa netip.Addr, b, bn string, ba netip.Addr) {
@@ -79,9 +79,8 @@ func newChain(t testing.TB, mtu int, v6 bool) *chain {
 	return n
 }
 
-// carries waits until an interface has found its other end. What is sent before is
-// lost, and on a busy machine that is several seconds of SYNs: too many for an agent
-// that dials a server.
+// carries waits until an interface has found its other end. Packets before that are lost: on a busy
+// machine these are several seconds of SYNs, too many for an agent that dials a server.
 func carries(t testing.TB, ns, dev string) {
 	t.Helper()
 	eventually(t, dev+" of "+ns+" carries", func() bool {
@@ -111,7 +110,7 @@ func ip(t testing.TB, args string) {
 func inNamespace(ns string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // it is never unlocked: the thread ends with the goroutine
 		h, err := netns.GetFromName(ns)
 		if err == nil {
 			defer h.Close()
@@ -125,7 +124,7 @@ func inNamespace(ns string, f func() error) error {
 	return <-done
 }
 
-// dialIn connects inside a namespace.
+// dialIn returns a function that connects inside a namespace.
 func dialIn(ns string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 		err = inNamespace(ns, func() error {

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// What is shared out is all that is wanted, or all that there is; and nobody who wants more has
-// less for its weight than another.
+// TestMaxMinShare checks that the sum of the shares is the sum of the demands or the whole
+// capacity, and that nobody who wants more has less for its weight than another.
 func TestMaxMinShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := rapid.Float64Range(1, 1e10).Draw(t, "whole")
@@ -31,7 +31,7 @@ func TestMaxMinShare(t *testing.T) {
 	})
 }
 
-// What the controller knows counts where nobody here knows better.
+// TestTold checks that a rate from the controller is used unless the agent knows better.
 func TestTold(t *testing.T) {
 	p := newPacer(nil)
 	p.setDeclared(agentapi.Path{Rate: 1e8})
@@ -66,14 +66,15 @@ func TestTold(t *testing.T) {
 			t.Errorf("%v after it was declared a rate is begun with %.0f bytes a second", after, pace)
 		}
 	}
-	p.declared, p.shownAt, p.sent = time.Time{}, now, time.Time{} // it has shown itself
+	p.declared, p.shownAt, p.sent = time.Time{}, now, time.Time{} // the path's rate was measured
 	p.setDeclared(agentapi.Path{Rate: 1e7, RTT: agentapi.Duration(100 * time.Millisecond)})
 	if w := p.initialWindow(0); w < 3500 {
 		t.Errorf("what is known was replaced: a window of %d segments", w)
 	}
 }
 
-// What segments carry is what they have carried lately, however many small ones there have been.
+// TestPayload checks that the payload of segments is that of the latest ones, however many small
+// segments came before.
 func TestPayload(t *testing.T) {
 	const full = 1448
 	var p segmentPayload
@@ -97,7 +98,7 @@ func TestPayload(t *testing.T) {
 	for range 1000 {
 		send(1, 16)
 	}
-	for range 8 { // a round trip
+	for range 8 { // one round trip
 		send(100, full)
 	}
 	if got := p.average(full); got < 0.99*full {
@@ -105,7 +106,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// A path on which somebody sends goes on as it is, however late it is looked at.
+// TestLateLook checks that a path that is in use keeps its state, however late it is examined.
 func TestLateLook(t *testing.T) {
 	p, now := newPacer(nil), time.Now()
 	p.retryRate(now)
@@ -123,7 +124,7 @@ func TestLateLook(t *testing.T) {
 	}
 }
 
-// What nothing holds has no pace.
+// TestPaceOfFree checks that a path without a limit has no pace.
 func TestPaceOfFree(t *testing.T) {
 	p, c := newPacer(nil), &conn{}
 	p.conns[c] = &pacedConn{pace: math.Inf(1)}

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// Several data ports are several paths: connections are spread over them, a
-// session may be held to some, and one that dies leaves the transfer to the others.
+// TestPaths checks that several data ports are used as several paths: connections are spread over
+// them, a session may be limited to some, and if one path fails the others carry the transfer.
 func TestPaths(t *testing.T) {
 	p := newPair(t, func(_, y *Config) { y.DataPorts = []uint16{0, 0, 0} })
 	used := func(f *flow) map[uint16]int {
@@ -41,7 +41,7 @@ func TestPaths(t *testing.T) {
 	f := p.open(agentapi.Params{Connections: 3})
 	bounded(f)
 	eventually(t, "all connections stand", func() bool { return len(*p.x.session(f.id).conns.Load()) == 3 })
-	_ = p.y.data[1].Close() // that path refuses from now on
+	_ = p.y.data[1].Close() // this path refuses connections from now on
 	for _, c := range *p.x.session(f.id).conns.Load() {
 		if c.net.RemoteAddr().(*net.TCPAddr).AddrPort().Port() == p.y.dataPorts[1] {
 			resetNow(c.net)
@@ -53,8 +53,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// The sessions of an agent go on whatever becomes of the controller, which is
-// only needed to start them.
+// TestNoController checks that an agent's sessions continue without the controller, which is needed
+// only to start them.
 func TestNoController(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{})
@@ -65,8 +65,8 @@ func TestNoController(t *testing.T) {
 	exchange(t, f, 10<<20, 10<<20)
 }
 
-// A flood of announcements whose clients never come is bounded and passes;
-// sessions that run are unharmed.
+// TestFlood checks that a flood of announcements whose clients never connect is bounded and
+// expires, and that live sessions are not affected.
 func TestFlood(t *testing.T) {
 	p := newPair(t, func(x, y *Config) {
 		for _, c := range []*Config{x, y} {
@@ -96,7 +96,7 @@ func TestFlood(t *testing.T) {
 	mustReadAll(t, f.server, "before after")
 }
 
-// A reader that takes little at a time gets everything.
+// TestSlowReader checks that a reader that reads little at a time gets everything.
 func TestSlowReader(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 3, ChunkBytes: 32 << 10, Queue: 2})
@@ -118,14 +118,14 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// Both ends have closed and the client's agent has done its part, but the server
-// is slow: the other agent brings it the rest, however long that takes.
+// TestSlowToTheEnd checks that a slow server gets everything from its agent after both ends have
+// closed and the client's agent has finished, however long that takes.
 func TestSlowToTheEnd(t *testing.T) {
 	p := newPair(t, func(x, y *Config) {
 		for _, c := range []*Config{x, y} {
 			c.ConnTimeout, c.PeerTimeout = 4*time.Second, 5*time.Second
 			c.Beat = 200 * time.Millisecond
-			c.InitialWindow = 16 << 20 // all of the transfer
+			c.InitialWindow = 16 << 20 // the whole transfer
 		}
 	})
 	f := p.open(agentapi.Params{Connections: 2})
@@ -139,7 +139,7 @@ func TestSlowToTheEnd(t *testing.T) {
 		_ = f.client.CloseWrite()
 		sent <- result{s, n, err}
 	}()
-	// The server takes a little, then waits.
+	// The server reads a little, then waits.
 	h := sha256.New()
 	if _, err := io.CopyN(h, f.server, 2<<20); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestSlowToTheEnd(t *testing.T) {
 	}
 }
 
-// slowly reads 8 KiB a millisecond.
+// slowly reads 8 KiB each millisecond.
 type slowly struct{ r io.Reader }
 
 func (s slowly) Read(b []byte) (int, error) {

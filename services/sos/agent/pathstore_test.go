@@ -14,7 +14,8 @@ import (
 
 func newTestPacers() *pacers { return newPacers(&Agent{}) }
 
-// What is saved is remembered; what has been damaged, or comes from a stranger, is not.
+// TestMemory checks that saved paths are restored, and that damaged files or those of others are
+// not.
 func TestMemory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paths")
 	path := netip.MustParseAddrPort("192.0.2.1:8441")
@@ -24,7 +25,7 @@ func TestMemory(t *testing.T) {
 	}
 	p := x.of(path)
 	p.control, p.shownAt, p.rtt, p.segment = pathrate.New(3e7, 0, false), time.Now(), 150*time.Millisecond, 1448
-	x.of(netip.MustParseAddrPort("192.0.2.2:8441")) // of which nothing is known
+	x.of(netip.MustParseAddrPort("192.0.2.2:8441")) // a path of which nothing is known
 	if err := writePaths(file, x.stored(time.Now())); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// No file makes an agent fail, or believe in more than there can be.
+// FuzzMemory checks that no file makes an agent fail, or accept values out of range.
 func FuzzMemory(f *testing.F) {
 	valid := storedPath{Peer: netip.MustParseAddr("192.0.2.1"), Port: 8441, Rate: 3e7, RTT: 150_000, Segment: 1448, Seen: time.Now()}
 	b, err := json.Marshal([]storedPath{valid})

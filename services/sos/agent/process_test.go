@@ -30,7 +30,7 @@ func newRig(t *testing.T, v6 bool, mtu int, params agentapi.Params) *rig {
 	return newRigOf(t, v6, mtu, params, nil)
 }
 
-// newRigOf is newRig with a change of both agents' configuration.
+// newRigOf does what newRig does, with a change of both agents' configuration.
 func newRigOf(t *testing.T, v6 bool, mtu int, params agentapi.Params, change func(*Config)) *rig {
 	t.Helper()
 	r := rigOn(t, newChain(t, mtu, v6), change)
@@ -46,7 +46,7 @@ func rigOn(t *testing.T, n *chain, change func(*Config)) *rig {
 	return r
 }
 
-// connect has the agents carry a session, the rig's from now on.
+// connect sets up a session that the agents carry. It becomes the rig's session.
 func (r *rig) connect(t *testing.T, params agentapi.Params) {
 	t.Helper()
 	var from *reservation
@@ -76,12 +76,11 @@ func (r *rig) connect(t *testing.T, params agentapi.Params) {
 	t.Cleanup(func() { _ = r.client.Close(); _ = r.server.Close() })
 }
 
-// flow makes the helpers for flows work on a rig.
+// flow returns a flow, so that helpers for flows can be used with a rig.
 func (r *rig) flow() *flow { return &flow{client: r.client, server: r.server, id: r.id} }
 
-// underWay starts a transfer that will not end by itself and waits until bytes
-// arrive. The client's error comes on the channel: only one of those who use a
-// socket is told of a reset.
+// underWay starts a transfer that does not end by itself and waits until bytes arrive. The channel
+// receives the client's error, because only one user of a socket is told of a reset.
 func (r *rig) underWay(t *testing.T) <-chan error {
 	t.Helper()
 	client := make(chan error, 1)
@@ -95,8 +94,8 @@ func (r *rig) underWay(t *testing.T) <-chan error {
 	return client
 }
 
-// bothReset checks that both ends are reset. The client's error comes on the
-// channel, or from reading when the channel is nil.
+// bothReset checks that both ends are reset. It takes the client's error from the channel, or by
+// reading if the channel is nil.
 func (r *rig) bothReset(t *testing.T, client <-chan error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -115,8 +114,8 @@ func (r *rig) bothReset(t *testing.T, client <-chan error) {
 	<-done
 }
 
-// isReset checks that c is reset. It waits for less than the time after which an
-// agent that nothing else tells gives its peer up.
+// isReset checks that c is reset. It waits for less than the time after which an agent without any
+// other sign gives its peer up.
 func isReset(t *testing.T, name string, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(testTimeout))
@@ -125,7 +124,8 @@ func isReset(t *testing.T, name string, c net.Conn) {
 	}
 }
 
-// Over IPv4 and IPv6 and with large frames, through processes of their own.
+// TestChain carries sessions over IPv4 and IPv6 and with large frames, by agents that are processes
+// of their own.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// An agent is killed: both ends are reset.
+// TestAgentKilled checks that both ends are reset when an agent is killed.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"X", "Y"} {
@@ -163,8 +163,8 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// The way between the agents is cut for longer than the peer's timeout: both ends
-// are reset, also when nothing moves.
+// TestPeerCutOff checks that both ends are reset when the path between the agents is cut for longer
+// than the peer's timeout, even if no data is in flight.
 func TestPeerCutOff(t *testing.T) {
 	t.Parallel()
 	for _, busy := range []bool{true, false} {
@@ -181,7 +181,8 @@ func TestPeerCutOff(t *testing.T) {
 	}
 }
 
-// An agent that is stopped resets its sessions; the other one follows at once.
+// TestAgentStopped checks that an agent that is stopped resets its sessions, and that the other
+// agent does so at once.
 func TestAgentStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
@@ -190,8 +191,8 @@ func TestAgentStopped(t *testing.T) {
 	r.bothReset(t, client)
 }
 
-// A break of the way between the agents is survived: a short one, in which no
-// connection is given up, and one of the length that TCP itself survives.
+// TestBreak checks that sessions survive an interruption of the path between the agents: a short
+// one, in which no connection is given up, and one as long as TCP itself survives.
 func TestBreak(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{700 * time.Millisecond, 5 * time.Second} {

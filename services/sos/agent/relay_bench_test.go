@@ -15,11 +15,10 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// BenchmarkRelay measures the relay itself: client, agent X, agent Y and server
-// in four namespaces joined by veth pairs, without a switch. It reports the
-// goodput and the processor time that each relay needs for a gigabyte, for the
-// agents at p = 4 and for a pair of haproxy in the same run. The experiment sos-peers
-// compares them over a long line.
+// BenchmarkRelay measures the relay itself: client, agent X, agent Y and server in four namespaces
+// joined by veth pairs, without a switch. It reports the goodput and the processor time that each
+// relay needs for a gigabyte, for the agents at p = 4 and for a pair of haproxy in the same run.
+// The experiment sos-peers compares them over a long link.
 func BenchmarkRelay(b *testing.B) {
 	seconds := orDefault(os.Getenv("SOS_BENCH_SECONDS"), "4")
 	for _, relay := range []string{"direct", "sos", "haproxy"} {
@@ -87,8 +86,8 @@ func chainAgent(t testing.TB, ns string, addr netip.Addr, change func(*Config)) 
 	return startChild(t, ns, "agent", "SOS_TEST_CONFIG="+string(text))
 }
 
-// announce sets up a session between the agents of a chain and returns where
-// its client has to connect.
+// announce sets up a session between the agents of a chain and returns the address to which its
+// client connects.
 func announce(t testing.TB, n *chain, client, server netip.AddrPort, params agentapi.Params) (agentapi.SessionID, netip.AddrPort) {
 	t.Helper()
 	ctx := context.Background()

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/internal/logtest"
 )
 
-// An agent that is closed warns of nothing.
+// TestClosingIsQuiet checks that an agent that is closed logs no warning.
 func TestClosingIsQuiet(t *testing.T) {
 	var log logtest.Log
 	cfg := testConfig(addrX)
@@ -24,7 +24,7 @@ func TestClosingIsQuiet(t *testing.T) {
 	}
 }
 
-// What a packet socket hands up is read, or refused, whatever it is.
+// FuzzParseHeading checks that any bytes from a packet socket are parsed or refused.
 func FuzzParseHeading(f *testing.F) {
 	v4 := make([]byte, 40)
 	v4[0], v4[33] = 0x45, flagSYN
@@ -45,7 +45,7 @@ func FuzzParseHeading(f *testing.F) {
 
 func TestParseHeading(t *testing.T) {
 	b := []byte{
-		0x46, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 1, // with an option
+		0x46, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 1, // with an IP option
 		0x12, 0x34, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x50, flagRST, 0, 0, 0, 0, 0, 0,
 	}
 	want := tcpHeader{netip.MustParseAddrPort("10.0.0.1:4660"), netip.MustParseAddrPort("10.0.0.2:80"), 7, flagRST}

@@ -27,7 +27,7 @@ func (a *authority) files(name string, role pki.Role, valid time.Duration) pki.F
 	return pki.Files{Cert: file(name + ".crt"), Key: file(name + ".key"), CA: file(pki.CACertFile)}
 }
 
-// secured is an agent with a certificate, and the controller's configuration for it.
+// secured returns an agent with a certificate, and the controller's configuration for it.
 func secured(t *testing.T) (*authority, *Agent, *tls.Config) {
 	t.Helper()
 	ca := newAuthority(t)
@@ -46,8 +46,8 @@ func secured(t *testing.T) (*authority, *Agent, *tls.Config) {
 	return ca, a, conf
 }
 
-// What a controller follows of an agent ends when either's certificate is revoked, by the
-// other side, and cannot be begun again.
+// TestRevocationEndsControl checks that the controller's stream of an agent ends when the
+// certificate of either is revoked by the other side, and that it cannot be opened again.
 func TestRevocationEndsControl(t *testing.T) {
 	for _, name := range []string{"controller", "agent1"} {
 		t.Run(name, func(t *testing.T) {

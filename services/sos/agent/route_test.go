@@ -15,8 +15,9 @@ import (
 	"github.com/sluice-net/sluice/internal/packetsocket"
 )
 
-// A next hop is resolved without any packet of the session's addresses: a switch
-// would remember the way of that one, and send the session's first packet by it.
+// TestNextHopIsAskedForWithoutAPacket checks that a next hop is resolved without a packet with the
+// session's addresses. A switch would cache the decision about such a packet, and use it for the
+// session's first packet.
 func TestNextHopIsAskedForWithoutAPacket(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("v6=%v", v6), func(t *testing.T) {
@@ -63,8 +64,7 @@ func TestNextHopIsAskedForWithoutAPacket(t *testing.T) {
 	}
 }
 
-// resolution reports whether a frame is ARP, or ICMPv6, in which the kernel also says
-// a few things of its own accord.
+// resolution reports whether a frame is ARP or ICMPv6. The kernel also sends some ICMPv6 by itself.
 func resolution(frame []byte) bool {
 	const etherType, next6 = 12, 14 + 6
 	switch binary.BigEndian.Uint16(frame[etherType:]) {
@@ -76,7 +76,7 @@ func resolution(frame []byte) bool {
 	return false
 }
 
-// tap returns what gives the frames that come in by an interface, one by one, and the
+// tap returns a function that returns the next frame that arrives at an interface, and the
 // interface's MAC address.
 func tap(t *testing.T, ns, dev string) (next func() []byte, mac string) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// bounded gives both ends of a flow a deadline, so that a hang is a failure.
+// bounded sets a deadline on both ends of a flow, so that a hang is a failure.
 func bounded(f *flow) {
 	deadline := time.Now().Add(4 * testTimeout)
 	_ = f.client.SetDeadline(deadline)
@@ -38,7 +38,8 @@ func mustWrite(t *testing.T, c net.Conn, s string) {
 	}
 }
 
-// Half-close: one end says that it is done, the other goes on, both ways.
+// TestHalfClose checks, in both directions, that one end can close its side while the other
+// continues.
 func TestHalfClose(t *testing.T) {
 	p := newPair(t, nil)
 	for _, c := range []struct {
@@ -57,7 +58,7 @@ func TestHalfClose(t *testing.T) {
 				t.Fatal(err)
 			}
 			mustReadAll(t, then, "question")
-			// The other direction is open still, for as long as it takes.
+			// The other direction stays open for as long as it takes.
 			for range 3 {
 				mustWrite(t, then, "answer ")
 				got := make([]byte, 7)
@@ -78,7 +79,7 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// The server speaks first, as with SSH or SMTP.
+// TestServerSpeaksFirst checks a protocol in which the server sends first, as in SSH or SMTP.
 func TestServerSpeaksFirst(t *testing.T) {
 	f := newPair(t, nil).open(agentapi.Params{})
 	bounded(f)
@@ -89,7 +90,7 @@ func TestServerSpeaksFirst(t *testing.T) {
 	}
 }
 
-// A reset is a reset at the other end, after the bytes before it.
+// TestReset checks that a reset reaches the other end, after the bytes before it.
 func TestReset(t *testing.T) {
 	p := newPair(t, nil)
 	for _, c := range []struct {
@@ -124,8 +125,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A reset is noticed although neither direction moves: the reader is stopped
-// and the window is full.
+// TestResetWhileStopped checks that a reset is noticed although neither direction moves, because
+// the reader is stopped and the window is full.
 func TestResetWhileStopped(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 2, ChunkBytes: 64 << 10, Queue: 4})
@@ -145,8 +146,8 @@ func TestResetWhileStopped(t *testing.T) {
 	}
 }
 
-// A connection between the agents dies in mid-session: no byte is lost or
-// doubled, in either direction.
+// TestConnectionLost checks that no byte is lost or duplicated in either direction when a
+// connection between the agents dies during a session.
 func TestConnectionLost(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		p := newPair(t, withTLS(t, tls))
@@ -190,7 +191,8 @@ func TestConnectionLost(t *testing.T) {
 	}
 }
 
-// All connections die at once; the session goes on with new ones.
+// TestAllConnectionsLost checks that a session continues with new connections when all have died at
+// once.
 func TestAllConnectionsLost(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 4})
@@ -211,7 +213,8 @@ func TestAllConnectionsLost(t *testing.T) {
 	}
 }
 
-// A stopped reader stops the sender, and what the agents hold meanwhile is bounded.
+// TestStoppedReader checks that a stopped reader stops the sender, and that the agents hold a
+// bounded amount of data meanwhile.
 func TestStoppedReader(t *testing.T) {
 	p := newPair(t, nil)
 	const n, c, q = 2, 128 << 10, 8
@@ -231,7 +234,7 @@ func TestStoppedReader(t *testing.T) {
 		}
 		taken, holds := x.counters().BytesUp, y.counters().BufferedBytes
 		if holds == 0 || taken != last || holds != held || !x.out.blocked() {
-			still = 0 // Y may have stopped for a moment only, with what the reader's socket still takes before it
+			still = 0 // Y may have stopped only for a moment, with what the reader's socket still accepts before it
 		}
 		last, held, still = taken, holds, still+1
 		return still > 20
@@ -251,8 +254,8 @@ func TestStoppedReader(t *testing.T) {
 	}
 }
 
-// Both ends write without reading until one is done, which a direct connection
-// permits as far as its buffers go: confirmations do not wait for readers.
+// TestBothWriteFirst checks that both ends can write without reading until one has finished, as far
+// as buffers permit, as on a direct connection: acknowledgements do not wait for readers.
 func TestBothWriteFirst(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 2})
@@ -279,7 +282,7 @@ func TestBothWriteFirst(t *testing.T) {
 	}
 }
 
-// Urgent data arrives in line.
+// TestUrgent checks that urgent data arrives in line.
 func TestUrgent(t *testing.T) {
 	f := newPair(t, nil).open(agentapi.Params{})
 	bounded(f)
@@ -292,7 +295,7 @@ func TestUrgent(t *testing.T) {
 	mustReadAll(t, f.server, "ab!cd")
 }
 
-// An idle session ends, with a reset at both ends.
+// TestIdle checks that an idle session ends with a reset at both ends.
 func TestIdle(t *testing.T) {
 	p := newPair(t, func(x, y *Config) { x.IdleTimeout, y.IdleTimeout = 4*time.Second, time.Hour })
 	f := p.open(agentapi.Params{})
@@ -311,7 +314,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// The controller aborts.
+// TestAbort checks that the controller can abort a session.
 func TestAbort(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 2})
@@ -329,12 +332,13 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A second session finds warm connections.
+// TestWarm checks that a second session uses warm connections.
 func TestWarm(t *testing.T) {
 	p := newPair(t, nil)
 	for i := range 3 {
 		f := p.open(agentapi.Params{Connections: 3})
-		// At both ends: the dialling one counts those that the other has not answered yet.
+		// The connections must be idle at both ends: the dialling end also counts those that the
+		// other has not answered yet.
 		for _, a := range []*Agent{p.x, p.y} {
 			eventually(t, "all connections stand", func() bool {
 				s := a.session(f.id)
@@ -347,7 +351,7 @@ func TestWarm(t *testing.T) {
 			t.Errorf("session %d: %d warm connections, want 3", i, r.Counters.ConnsWarm)
 		}
 	}
-	// Those that died in the pool do no harm.
+	// Connections that have died in the pool do no harm.
 	p.y.acceptor.endIdle()
 	eventually(t, "the peer has closed them", func() bool {
 		p.y.acceptor.mu.Lock()
@@ -357,7 +361,7 @@ func TestWarm(t *testing.T) {
 	exchange(t, p.open(agentapi.Params{Connections: 3}), 1000, 1000)
 }
 
-// However a session ends, the next one has its connections.
+// TestWarmAfterReset checks that the next session can use the connections, however a session ends.
 func TestWarmAfterReset(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -405,7 +409,7 @@ func TestWarmAfterReset(t *testing.T) {
 	}
 }
 
-// used is a transport whose connections have sent segments again before.
+// used is a transport whose connections have retransmitted segments before.
 type used struct{ Transport }
 
 func (u used) Stats(c net.Conn) (ConnStats, error) {
@@ -414,7 +418,8 @@ func (u used) Stats(c net.Conn) (ConnStats, error) {
 	return s, err
 }
 
-// What a warm connection has sent again for others is not counted as a session's.
+// TestRetransmitsAreTheSessions checks that retransmissions of a warm connection for other sessions
+// do not count for a session.
 func TestRetransmitsAreTheSessions(t *testing.T) {
 	p := newPair(t, nil)
 	for _, a := range []*Agent{p.x, p.y} {
@@ -433,7 +438,7 @@ func TestRetransmitsAreTheSessions(t *testing.T) {
 	}
 }
 
-// Over TLS the same holds, with the payload encrypted.
+// TestTLS checks the same over TLS, and that the payload is encrypted.
 func TestTLS(t *testing.T) {
 	p := newPair(t, withTLS(t, true))
 	for range 2 {

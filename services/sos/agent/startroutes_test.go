@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// starter is the routes for starts of an agent in the first of a chain's namespaces, which has the
-// address 10.77.1.1 and the gateway 10.77.1.2.
+// starter returns the start routes of an agent in the first namespace of a chain, which has the
+// address 10.77.1.1 and the gateway 10.77.1.2. in runs a function in that namespace.
 func starter(t *testing.T, n *chain) (r *startRoutes, in func(f func())) {
 	t.Helper()
 	r = newStartRoutes(&Agent{log: slog.New(slog.DiscardHandler)})
@@ -31,13 +31,13 @@ func starter(t *testing.T, n *chain) (r *startRoutes, in func(f func())) {
 	return r, in
 }
 
-// A route for the start is the one that the kernel has for that source, with a window. Where the kernel
-// has several next hops there is none.
+// TestStartRouteIsTheKernels checks that a start route is the kernel's route for that source, with
+// a window, and that there is none if the kernel has several next hops.
 func TestStartRouteIsTheKernels(t *testing.T) {
 	n := newChain(t, 1500, false)
 	r, in := starter(t, n)
 	peer := n.server
-	aged := func() { // what is known of it is looked up anew
+	aged := func() { // makes the next call look the route up again
 		for _, x := range r.wanted {
 			x.installed = x.installed.Add(-2 * routeAge)
 		}
@@ -82,8 +82,9 @@ func TestStartRouteIsTheKernels(t *testing.T) {
 	}
 }
 
-// What an agent that was killed has left goes when the next one begins, also of an address that the
-// machine has no longer; what is an address's of another agent, or somebody else's, stays.
+// TestStartRoutesLeft checks that the routes that a killed agent has left are removed when the next
+// one starts, also those of an address that the machine no longer has. Routes of another agent's
+// address, and those of other programs, stay.
 func TestStartRoutesLeft(t *testing.T) {
 	n := newChain(t, 1500, false)
 	gone, other := netip.MustParseAddr("10.77.1.9"), netip.MustParseAddr("10.77.1.10")
@@ -115,7 +116,7 @@ func TestStartRoutesLeft(t *testing.T) {
 	}
 }
 
-// Routes go when they are not wanted any more.
+// TestStartRoutesExpire checks that routes are removed when they are no longer needed.
 func TestStartRoutesExpire(t *testing.T) {
 	n := newChain(t, 1500, true)
 	r, in := starter(t, n)
@@ -136,23 +137,23 @@ func TestStartRoutesExpire(t *testing.T) {
 	}
 }
 
-// startTableOf is what is in the routing table for starts from an address, and of rules for starts.
+// startTableOf returns the routing table for starts from an address, and the rules for starts.
 func startTableOf(t *testing.T, ns string, own netip.Addr) string {
 	t.Helper()
 	return strings.TrimSpace(tableOf(ns, own) + startRulesOf(t, ns))
 }
 
-// tableOf are the routes for starts from an address.
+// tableOf returns the routes for starts from an address.
 func tableOf(ns string, own netip.Addr) string {
 	args := []string{"-n", ns, "route", "show", "table", strconv.Itoa(startTable(own))}
 	if own.Is6() {
 		args = append([]string{"-6"}, args...)
 	}
-	out, _ := exec.Command("ip", args...).Output() // fails while there is no such table
+	out, _ := exec.Command("ip", args...).Output() // it fails while there is no such table
 	return string(out)
 }
 
-// startRulesOf are the rules that lead to such tables.
+// startRulesOf returns the rules that select such tables.
 func startRulesOf(t *testing.T, ns string) string {
 	t.Helper()
 	out, err := exec.Command("ip", "-n", ns, "rule", "show", "priority", strconv.Itoa(startPriority)).Output()

@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// result is what one end of a transfer has seen.
+// result holds what one end of a transfer has seen.
 type result struct {
 	sum [32]byte
 	n   int64
 	err error
 }
 
-// exchange sends up and down at once, both ending by FIN, and compares sums.
+// exchange sends in both directions at once, ends both by FIN, and compares checksums.
 func exchange(t *testing.T, f *flow, up, down int64) {
 	t.Helper()
 	atServer, atClient := make(chan result, 1), make(chan result, 1)

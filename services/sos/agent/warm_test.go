@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// silentPeer is the far end of a warm connection of X, in the test's hands.
+// silentPeer returns the other end of a warm connection of X, which the test controls.
 func (p *pair) silentPeer(t *testing.T) (at netip.AddrPort, c net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.5:0")
@@ -34,8 +34,7 @@ func (p *pair) silentPeer(t *testing.T) (at netip.AddrPort, c net.Conn) {
 	return at, c
 }
 
-// clientAt sets a session up at X alone, with a peer elsewhere, and connects its
-// client.
+// clientAt sets a session up at X alone, with another peer, and connects its client.
 func (p *pair) clientAt(t *testing.T, peer netip.AddrPort) (f *flow, client net.Conn) {
 	t.Helper()
 	f = &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
@@ -61,8 +60,8 @@ func (p *pair) clientAt(t *testing.T, peer netip.AddrPort) (f *flow, client net.
 	return f, client
 }
 
-// On a warm connection neither the client nor its request waits for the peer's
-// answer, nor for a grant.
+// TestWarmDoesNotWait checks that on a warm connection neither the client nor its request waits for
+// the peer's answer or for a grant.
 func TestWarmDoesNotWait(t *testing.T) {
 	p := newPair(t, nil)
 	at, peer := p.silentPeer(t)
@@ -91,8 +90,8 @@ func TestWarmDoesNotWait(t *testing.T) {
 	}
 }
 
-// A peer that cannot prove the session's key on a warm connection loses it, and
-// nothing that it says reaches the client.
+// TestWarmImpostor checks that a peer that cannot prove the session's key on a warm connection
+// loses that connection, and that nothing it sends reaches the client.
 func TestWarmImpostor(t *testing.T) {
 	p := newPair(t, nil)
 	at, peer := p.silentPeer(t)
@@ -119,13 +118,13 @@ func TestWarmImpostor(t *testing.T) {
 	}
 }
 
-// A peer that gives a session up and does not read what is being sent to it holds nothing of
-// the agent for long.
+// TestResetByPeerThatDoesNotRead checks that a peer that gives a session up, and does not read the
+// data that is being sent to it, does not occupy the agent's resources for long.
 func TestResetByPeerThatDoesNotRead(t *testing.T) {
 	p := newPair(t, func(x, _ *Config) { x.OpeningTimeout = 200 * time.Millisecond })
 	at, peer := p.silentPeer(t)
 	f, client := p.clientAt(t, at)
-	go func() { _, _ = sendAll(client, 1<<30, 1) }() // ends with the session
+	go func() { _, _ = sendAll(client, 1<<30, 1) }() // it ends with the session
 	opening := make([]byte, wire.OpeningSize)
 	_ = peer.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, err := io.ReadFull(peer, opening); err != nil {
@@ -149,8 +148,8 @@ func TestResetByPeerThatDoesNotRead(t *testing.T) {
 	eventually(t, "all memory of the session is given back", func() bool { return p.x.pipes.inUse.Load() == 0 })
 }
 
-// A warm connection that the peer has closed is seen to be over before a session
-// trusts it.
+// TestWarmEnded checks that an agent notices that the peer has closed a warm connection before a
+// session uses it.
 func TestWarmEnded(t *testing.T) {
 	p := newPair(t, nil)
 	at, peer := p.silentPeer(t)
@@ -163,8 +162,8 @@ func TestWarmEnded(t *testing.T) {
 	_ = nc.Close()
 }
 
-// As many idle connections are kept to a peer as may be, by whichever of its ports, and to
-// all of them; those over that, and those that have been idle too long, are closed.
+// TestWarmPoolIsBounded checks the limits of idle connections to one peer, by all of its ports, and
+// to all peers. Further connections, and those that have been idle for too long, are closed.
 func TestWarmPoolIsBounded(t *testing.T) {
 	w := newWarmPool(&Config{WarmPerPeer: 3, WarmTotal: 5, WarmIdle: time.Minute})
 	var far []net.Conn
@@ -190,10 +189,10 @@ func TestWarmPoolIsBounded(t *testing.T) {
 		{"10.0.0.1:1", 1, 0},
 		{"10.0.0.1:2", 2, 0},
 		{"10.0.0.1:2", 3, 0},
-		{"10.0.0.1:3", 3, 1}, // the peer has its three
+		{"10.0.0.1:3", 3, 1}, // the peer has three already
 		{"10.0.0.2:1", 4, 1},
 		{"10.0.0.2:1", 5, 1},
-		{"10.0.0.3:1", 5, 2}, // all have theirs
+		{"10.0.0.3:1", 5, 2}, // all peers have as many as permitted
 	} {
 		if put(c.peer); w.size() != c.idle || closed() != c.closed {
 			t.Errorf("after one of %s: %d idle, %d closed; want %d, %d", c.peer, w.size(), closed(), c.idle, c.closed)
@@ -210,8 +209,8 @@ func TestWarmPoolIsBounded(t *testing.T) {
 	}
 }
 
-// A server whose sessions have been short gets one connection for the next, and a
-// second as soon as that turns out to be long.
+// TestShortSessionsTakeOneConnection checks that a session with a server whose sessions have been
+// short gets one connection, and a second one as soon as it turns out to be long.
 func TestShortSessionsTakeOneConnection(t *testing.T) {
 	p := newPair(t, nil)
 	for range shortInRow {

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// Handshakes of TLS that fail on the control port are told of, but not each one in a flood.
+// TestFailedHandshakesFillNoLog checks that failed TLS handshakes on the control port are logged,
+// but not each one of a flood.
 func TestFailedHandshakesFillNoLog(t *testing.T) {
 	var out logtest.Log
 	ca := newAuthority(t)
@@ -30,7 +31,7 @@ func TestFailedHandshakesFillNoLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
-		_, _ = io.Copy(io.Discard, c) // until the agent has closed
+		_, _ = io.Copy(io.Discard, c) // until the agent has closed it
 		_ = c.Close()
 	}
 	most := 10 + int(time.Since(began)/time.Second) + 1

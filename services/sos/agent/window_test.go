@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The window follows what the end host takes, and never exceeds its bound.
+// TestWindow checks that the window follows the rate at which the end host reads, and never exceeds
+// its bound.
 func TestWindow(t *testing.T) {
 	const rtt = 100 * time.Millisecond
 	at := time.Unix(1000, 0)

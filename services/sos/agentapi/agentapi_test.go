@@ -19,7 +19,7 @@ func TestSessionID(t *testing.T) {
 	}
 }
 
-// No way of printing shows a key; JSON carries it whole.
+// TestKeyIsHidden checks that no way of printing shows a key, and that JSON contains all of it.
 func TestKeyIsHidden(t *testing.T) {
 	k := NewKey()
 	b, err := json.Marshal(k)
@@ -43,7 +43,7 @@ func TestKeyIsHidden(t *testing.T) {
 	}
 }
 
-// Whatever a body holds, what is accepted survives a round trip.
+// FuzzPrepareRequest checks that an accepted request survives a round trip, whatever the body is.
 func FuzzPrepareRequest(f *testing.F) {
 	f.Add([]byte(`{"id":"00000000000000000000000000000001","role":"client","client":"127.0.0.1:1","idle":"3s","context":{"a":1}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

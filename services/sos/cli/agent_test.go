@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agent"
 )
 
-// What the reference calls defaults must be what the agent takes for good.
+// TestAgentDefaultsAgree checks that the defaults in the reference are those that the agent uses.
 func TestAgentDefaultsAgree(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := pki.Init(dir, "ca", time.Hour)

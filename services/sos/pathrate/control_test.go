@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// link is a bottleneck in fluid: what is sent waits in its queue, leaves at its rate,
-// and is known to the sender a round trip after it was sent and a queue's time.
+// link is a fluid model of a bottleneck. What is sent waits in its queue, leaves at its rate, and
+// is known to the sender a round trip and a queueing time after it was sent.
 type link struct {
 	rate   float64 // bytes a second
 	rtt    time.Duration
 	buffer float64 // bytes
 
-	detour time.Duration // by which the way has become longer, unknown to who keeps the least round trip
+	detour time.Duration // by which the path has become longer, unknown to a sender that keeps the smallest round trip
 	jitter time.Duration // by which round trips differ, at most
 
 	now       time.Duration
@@ -23,14 +23,14 @@ type link struct {
 	sent      float64
 	dropped   float64
 	delivered float64
-	later     []float64 // delivered, by the millisecond in which it left
-	queues    []float64 // and what was queued then
-	most      float64   // that was queued
+	later     []float64 // delivered bytes, by the millisecond in which they left
+	queues    []float64 // bytes in the queue at that time
+	most      float64   // largest queue
 }
 
 const step = time.Millisecond
 
-// pass lets a millisecond go by in which so much is sent, beside others' traffic.
+// pass simulates a millisecond in which the given bytes are sent, beside other traffic.
 func (l *link) pass(bytes, others float64) {
 	l.now += step
 	l.sent += bytes
@@ -64,7 +64,7 @@ func (l *link) sample(idle bool) Sample {
 	return s
 }
 
-// run sends at the control's pace for a time, with others' traffic beside it.
+// run sends at the control's pace for a time, beside other traffic.
 func (l *link) run(c *Control, d time.Duration, others float64) {
 	every := max(l.rtt/8, 5*time.Millisecond)
 	for end := l.now + d; l.now < end; {
@@ -92,7 +92,7 @@ var links = []struct {
 	rtt  time.Duration
 }{{300, 150 * time.Millisecond}, {1000, 20 * time.Millisecond}, {1000, 200 * time.Millisecond}, {40, 300 * time.Millisecond}, {100, 10 * time.Millisecond}}
 
-// A path of which nothing is known shows its rate without a packet dropped.
+// TestFind checks that the rate of an unknown path is found without a drop.
 func TestFind(t *testing.T) {
 	for _, x := range links {
 		l := newLink(x.mbit, x.rtt)
@@ -114,7 +114,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A known rate is used at once, and what is wrong with it soon corrected.
+// TestTry checks that a known rate is used at once, and that a wrong one is corrected soon.
 func TestTry(t *testing.T) {
 	for _, x := range links {
 		for _, wrong := range []float64{0.25, 0.5, 1, 2} {
@@ -133,7 +133,8 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// A rate is judged by what is delivered of what was sent since the last rest.
+// TestAfterRest checks that a rate is judged by what is delivered of the bytes sent since the last
+// rest.
 func TestAfterRest(t *testing.T) {
 	for _, x := range links {
 		for _, wrong := range []float64{0.5, 1, 2} {
@@ -147,7 +148,7 @@ func TestAfterRest(t *testing.T) {
 			}
 			l.run(c, 20*x.rtt+time.Second, 0)
 			within(t, "the rate after a rest", c.Rate(), l.rate, 0.05)
-			for i := range 20 { // an end host that stops now and then
+			for i := range 20 { // an end host that pauses now and then
 				c.Update(l.sample(i%2 == 0))
 				l.run(c, 50*time.Millisecond, 0)
 			}
@@ -156,7 +157,7 @@ func TestAfterRest(t *testing.T) {
 	}
 }
 
-// A path that is slower than any is held to is known as it is.
+// TestSlowPath checks that a path that is slower than the smallest limit is known as it is.
 func TestSlowPath(t *testing.T) {
 	for _, known := range []float64{0, 0.5, 1, 2} {
 		l := newLink(1, 600*time.Millisecond)
@@ -168,7 +169,7 @@ func TestSlowPath(t *testing.T) {
 	}
 }
 
-// A doubtful rate is tried at half.
+// TestDoubtful checks that a doubtful rate is tried at half.
 func TestDoubtful(t *testing.T) {
 	l := newLink(300, 150*time.Millisecond)
 	c := New(l.rate, 0, true)
@@ -177,7 +178,7 @@ func TestDoubtful(t *testing.T) {
 	within(t, "the rate", c.Rate(), l.rate, 0.03)
 }
 
-// The pace follows a link whose rate changes.
+// TestLinkChanges checks that the pace follows a link whose rate changes.
 func TestLinkChanges(t *testing.T) {
 	for _, x := range links {
 		for _, factor := range []float64{0.3, 0.7, 2, 5} {
@@ -194,8 +195,8 @@ func TestLinkChanges(t *testing.T) {
 	}
 }
 
-// Others' traffic keeps what it brings, up to half of the link; and the path is
-// filled again when it is gone.
+// TestOthers checks that other traffic keeps its rate, up to half of the link, and that the path is
+// filled again when that traffic ends.
 func TestOthers(t *testing.T) {
 	for _, x := range links {
 		for _, share := range []float64{0.1, 0.3, 0.5} {
@@ -215,7 +216,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// A way that has become longer, or whose round trips differ all the time, is used all the same.
+// TestRestlessPath checks that a path is used although it has become longer, or its round trips
+// always differ.
 func TestRestlessPath(t *testing.T) {
 	for _, x := range links {
 		l := newLink(x.mbit, x.rtt)
@@ -223,7 +225,7 @@ func TestRestlessPath(t *testing.T) {
 		l.run(c, 5*time.Second, 0)
 		l.detour = 40 * time.Millisecond
 		rate := l.rate
-		l.rate = 1 // the old way is down
+		l.rate = 1 // the old path is down
 		l.run(c, time.Second, 0)
 		l.rate, l.queued = rate, 0
 		l.run(c, 60*x.rtt+20*time.Second, 0)
@@ -241,7 +243,8 @@ func TestRestlessPath(t *testing.T) {
 	}
 }
 
-// Machines that are late for a while, and segments that wait for each other, are no queue.
+// TestNoQueue checks that machines that are late for a while, and segments that wait for each
+// other, do not count as a queue.
 func TestNoQueue(t *testing.T) {
 	for name, late := range map[string]Sample{
 		"machines": {RTT: 8 * time.Millisecond},
@@ -263,7 +266,8 @@ func TestNoQueue(t *testing.T) {
 	}
 }
 
-// Round trips that are longer on a loaded machine, however little is sent, do not end the search.
+// TestLoadedMachine checks that longer round trips on a loaded machine do not end the search,
+// however little is sent.
 func TestLoadedMachine(t *testing.T) {
 	for _, x := range links {
 		l := newLink(x.mbit, x.rtt)
@@ -285,7 +289,8 @@ func TestLoadedMachine(t *testing.T) {
 	}
 }
 
-// Connections that are too many for their segments to come often hide no queue that stands.
+// TestManyConnections checks that a standing queue is noticed although there are so many
+// connections that the segments of each are rare.
 func TestManyConnections(t *testing.T) {
 	for _, x := range links {
 		l := newLink(x.mbit, x.rtt)
@@ -304,7 +309,8 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// Whatever the samples say, the pace stays finite, positive, and within what was delivered.
+// TestAnySamples checks that the pace is finite, positive, and limited by what was delivered,
+// whatever the samples are.
 func TestAnySamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := New(rapid.Float64Range(0, 1e10).Draw(t, "rate"), rapid.Float64Range(0, 1e10).Draw(t, "shown"), rapid.Bool().Draw(t, "doubtful"))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// cubic is a competitor that fills whatever queue there is, as RFC 9438 has it.
+// cubic is a competitor that fills any queue, as RFC 9438 describes.
 type cubic struct {
 	window, most float64 // bytes
 	since        time.Duration
@@ -15,10 +15,10 @@ type cubic struct {
 
 const segment = 1448
 
-// rate is what it sends at present, in bytes a second.
+// rate returns its present rate in bytes a second.
 func (x *cubic) rate(l *link) float64 {
 	rtt := l.rtt.Seconds() + l.queued/l.rate
-	if l.dropped > x.dropped && l.now-x.since > l.rtt { // one loss in a round trip
+	if l.dropped > x.dropped && l.now-x.since > l.rtt { // at most one loss counts in a round trip
 		x.most, x.window, x.since = x.window, 0.7*x.window, l.now
 	}
 	x.dropped = l.dropped
@@ -43,8 +43,9 @@ func (l *link) beside(c *Control, other *cubic, d time.Duration) {
 	}
 }
 
-// A link that becomes slower while others are given way to is used as such; and known, if they do not
-// leave in that moment: then it is until it has rested.
+// TestLinkChangesBesideOthers checks that the new rate of a link that becomes slower beside a
+// competitor is used. It is also known, unless the competitor leaves at that moment: then it becomes
+// known only after a rest.
 func TestLinkChangesBesideOthers(t *testing.T) {
 	for _, x := range links {
 		for _, least := range []float64{0.25, 0.5} {
@@ -69,7 +70,7 @@ func TestLinkChangesBesideOthers(t *testing.T) {
 	}
 }
 
-// A policer drops what is too much, and makes no queue.
+// TestPolicer checks a policer, which drops the excess and makes no queue.
 func TestPolicer(t *testing.T) {
 	l := newLink(300, 150*time.Millisecond)
 	l.buffer = l.rate * 0.003
@@ -82,7 +83,8 @@ func TestPolicer(t *testing.T) {
 	within(t, "what is sent", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.15)
 }
 
-// A path that was taken for next to nothing is found anew as fast as an unknown one.
+// TestFromNextToNothing checks that a path that was known for a very small rate is found again as
+// fast as an unknown one.
 func TestFromNextToNothing(t *testing.T) {
 	l := newLink(300, 150*time.Millisecond)
 	c := New(1e3, 0, false)
@@ -90,8 +92,8 @@ func TestFromNextToNothing(t *testing.T) {
 	within(t, "the rate", c.Rate(), l.rate, 0.1)
 }
 
-// Beside a competitor that keeps the queue standing the path's rate is not forgotten: it is given way
-// to down to a share of that, and not further each time.
+// TestElasticOthers checks that the path's rate is kept beside a competitor that keeps the queue
+// full: the pace falls to a share of that rate, and not further each time.
 func TestElasticOthers(t *testing.T) {
 	for _, x := range links {
 		for _, least := range []float64{0.25, 0.5} {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// packet is a chunk on its way over a simulated connection.
+// packet is a chunk in flight on a simulated connection.
 type packet struct {
 	seq  uint64
 	left int // pieces that have not arrived
@@ -28,9 +28,9 @@ type link struct {
 	acked       uint64
 }
 
-// The whole protocol of one direction, against a model: connections deliver in
-// pieces, die at any moment, on one side first or on both; acks are late or
-// lost with their connection. Every chunk must reach the end once, in order.
+// TestDirection tests the protocol of one direction against a model. Connections deliver in pieces
+// and die at any time, on one side first or on both; acknowledgements are late or lost with their
+// connection. Every chunk must arrive once, in order.
 func TestDirection(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pieces = 3
@@ -40,8 +40,8 @@ func TestDirection(t *testing.T) {
 		names := 0
 		var again []uint64
 		next := uint64(0)
-		passed := 0            // pieces of the head that the end host has
-		var delivered []uint64 // pieces, as the end host gets them
+		passed := 0            // pieces of the first chunk that the end host has received
+		var delivered []uint64 // pieces in the order in which the end host receives them
 
 		open := func() {
 			if len(links) < 4 {
@@ -55,7 +55,7 @@ func TestDirection(t *testing.T) {
 				if !ok {
 					return
 				}
-				for ; passed < r.got; passed++ { // what an earlier reception has passed on is skipped
+				for ; passed < r.got; passed++ { // skips what an earlier reception has passed on
 					delivered = append(delivered, r.seq)
 				}
 				if !complete {
@@ -144,7 +144,7 @@ func TestDirection(t *testing.T) {
 			again = append(again, l.unconfirmed.Lost()...)
 			SortChunks(again, func(s uint64) uint64 { return s })
 		}
-		zombies := []*link{} // lost by the sender, not yet by the receiver
+		zombies := []*link{} // connections that the sender has lost and the receiver has not yet
 		die := func() {
 			keys := make([]int, 0, len(links))
 			for k := range links {
@@ -189,7 +189,7 @@ func TestDirection(t *testing.T) {
 				}
 			}
 		}
-		// From now on nothing dies: everything must come through.
+		// From now on no connection dies: everything must arrive.
 		for _, z := range zombies {
 			receiverLoses(z)
 		}

@@ -91,7 +91,7 @@ func TestOpening(t *testing.T) {
 		if a, err := ParseAnswer(answer, raw, key); err != nil || a.Nonce != o.Nonce {
 			t.Fatalf("%+v %v", a, err)
 		}
-		// Whatever bit changes, the proof fails.
+		// The proof must fail whatever bit changes.
 		bad := slices.Clone(raw)
 		bad[rapid.IntRange(0, len(raw)-1).Draw(t, "byte")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		if VerifyOpening(bad, key) == nil {
@@ -105,7 +105,7 @@ func TestOpening(t *testing.T) {
 		if a, err := ParseAnswer(wrong, raw, key); err == nil {
 			t.Fatalf("a changed answer passes: %+v", a)
 		}
-		// An opening is not an answer, and its proof is no answer's proof.
+		// An opening is not an answer, and its proof does not prove an answer.
 		if _, err := ParseAnswer(raw[:AnswerSize], raw, key); err == nil {
 			t.Fatal("an opening passes for an answer")
 		}
