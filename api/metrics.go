@@ -18,7 +18,7 @@ func (a *API) registerMetrics() {
 	a.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), a.metrics.requests,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sluice_api_event_streams", Help: "Consumers that follow events now.",
+			Name: "sluice_api_event_streams", Help: "Event streams that are open now.",
 		}, func() float64 { return float64(a.streams.len()) }))
 	if a.opts.Bus != nil {
 		// A consumer of the stream can prove with it that it has missed nothing.

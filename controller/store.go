@@ -95,7 +95,7 @@ func (c *Controller) registerStore() {
 		}
 		return 1
 	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sluice_store_damaged", Help: "How many damaged stores are kept aside in the data folder.",
+		Name: "sluice_store_damaged", Help: "Number of damaged stores that are kept in the data folder.",
 	}, func() float64 { return float64(len(c.damaged())) }))
 	c.api.AddRemark(c.remarkStore)
 }

@@ -19,8 +19,8 @@ func newMetrics(core *network.Network) prometheus.Collector {
 	gauge("links", "Links between switches, each direction by itself.", func() int { return len(core.Topology().Links) })
 	gauge("hosts", "Known end hosts.", func() int { return len(core.Hosts()) })
 	gauge("destinations", "Hosts and prefixes that all switches have rules for; none while rules are written, or if forwarding is reactive.", func() int { return core.HostStats().Destinations })
-	gauge("hosts_unsaved", "End hosts that have changed and are not stored for the next start as they are.", func() int { return core.HostStats().Unsaved })
-	m.Totals("host_claims_refused_total", "Times that what was said of a host was not believed, by why: full, pinned, answered (it answers where it was), crowded (too many at once).", []string{"reason"}, func(is func(float64, ...string)) {
+	gauge("hosts_unsaved", "End hosts whose latest changes are not stored yet.", func() int { return core.HostStats().Unsaved })
+	m.Totals("host_claims_refused_total", "Claims about hosts that were refused, by reason: full, pinned, answered (the host answers at its old place), crowded (too many claims at once).", []string{"reason"}, func(is func(float64, ...string)) {
 		for reason, n := range core.HostStats().Refused {
 			is(float64(n), reason)
 		}
@@ -37,8 +37,8 @@ func sFlowMetrics(m *kit.Metrics, core *network.Network) {
 	}
 	total("sflow_datagrams_total", "sFlow datagrams received.", func(p network.PushStats) uint64 { return p.Datagrams })
 	total("sflow_receive_errors_total", "Errors of the socket that receives sFlow.", func(p network.PushStats) uint64 { return p.Failed })
-	total("sflow_malformed_total", "sFlow datagrams that could not be read.", func(p network.PushStats) uint64 { return p.Malformed })
-	total("sflow_refused_total", "Counters in sFlow datagrams that came from elsewhere than the switch's OpenFlow connection.", func(p network.PushStats) uint64 { return p.Refused })
+	total("sflow_malformed_total", "sFlow datagrams that could not be parsed.", func(p network.PushStats) uint64 { return p.Malformed })
+	total("sflow_refused_total", "Counters in sFlow datagrams whose source is not the address of the switch's OpenFlow connection.", func(p network.PushStats) uint64 { return p.Refused })
 }
 
 // linkMetrics collects the metrics of each direction of a link. It leaves out unknown values.
@@ -72,16 +72,16 @@ func switchMetrics(m *kit.Metrics, core *network.Network) {
 		}
 	}
 	by := []string{"switch"}
-	m.Gauges("rules", "Rules wanted on the switch.", by, each(func(s *network.Switch) float64 { return float64(len(s.Rules())) }))
+	m.Gauges("rules", "Rules declared for the switch.", by, each(func(s *network.Switch) float64 { return float64(len(s.Rules())) }))
 	m.Gauges("held_packets", "Packets that wait for a service's decision.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Held) }))
-	m.Totals("packet_ins_total", "Packets that the switch sent up, by kind.", []string{"switch", "kind"}, func(is func(float64, ...string)) {
+	m.Totals("packet_ins_total", "Packet-ins of the switch, by kind.", []string{"switch", "kind"}, func(is func(float64, ...string)) {
 		for _, sw := range core.Switches() {
 			for kind, n := range sw.Stats().PacketInsOf {
 				is(float64(n), sw.DPID().String(), network.PacketKind(kind).String())
 			}
 		}
 	})
-	m.Totals("messages_total", "OpenFlow messages between the controller and the switch, by direction (sent to the switch, or received), type, and what multipart messages are about, or lldp for such packets; one in a bundle is an experimenter message.", []string{"switch", "direction", "type", "about"}, func(is func(float64, ...string)) {
+	m.Totals("messages_total", "OpenFlow messages between the controller and the switch, by direction (sent to the switch, or received), type, and subject: that of a multipart message, or lldp for LLDP packets. A message in a bundle counts as an experimenter message.", []string{"switch", "direction", "type", "about"}, func(is func(float64, ...string)) {
 		for _, sw := range core.Switches() {
 			st := sw.Stats()
 			for direction, messages := range map[string]network.Messages{"sent": st.Sent, "received": st.Received} {
@@ -101,9 +101,9 @@ func switchMetrics(m *kit.Metrics, core *network.Network) {
 		}
 	})
 	m.Totals("comparisons_total", "Comparisons of the switch with what is declared for it.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Drift.Comparisons) }))
-	m.Totals("packet_outs_dropped_total", "Packets for the switch that did not fit its queue.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketOutsDropped) }))
+	m.Totals("packet_outs_dropped_total", "Packets for the switch that were dropped because its queue was full.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketOutsDropped) }))
 	m.Totals("flow_mods_total", "Changes of rules sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().FlowMods) }))
 	m.Totals("group_mods_total", "Changes of groups sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().GroupMods) }))
 	m.Totals("switch_errors_total", "Error messages from the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Errors) }))
-	m.Totals("malformed_messages_total", "Messages from the switch that could not be read.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Malformed) }))
+	m.Totals("malformed_messages_total", "Messages from the switch that could not be parsed.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Malformed) }))
 }

@@ -26,19 +26,19 @@ func newMetrics(s *Service) *metrics {
 		is(float64(st.Away), "elsewhere")
 		is(float64(st.Devices-st.Attached-st.Away), "nowhere")
 	})
-	m.Gauges("leases", "Leases that hold now.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Leases)) })
-	m.Gauges("waiting", "Work for devices that waits for its turn.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Waiting)) })
+	m.Gauges("leases", "Leases that are valid now.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Leases)) })
+	m.Gauges("waiting", "Work for devices that waits in the queue.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Waiting)) })
 	m.Gauges("prepared", "Places that are prepared for devices.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Prepared)) })
 	return &metrics{
 		Metrics:     m,
-		dhcp:        m.Counters("dhcp_messages_total", "DHCP messages of devices, by what was decided.", "verdict"),
-		arp:         m.Counters("arp_answers_total", "ARP requests that were answered, by whose address was asked for.", "target"),
-		moves:       m.Counters("handovers_total", "What happened to devices, by kind, policy and result.", "kind", "policy", "result"),
+		dhcp:        m.Counters("dhcp_messages_total", "DHCP messages of devices, by decision.", "verdict"),
+		arp:         m.Counters("arp_answers_total", "ARP requests that were answered, by the owner of the requested address.", "target"),
+		moves:       m.Counters("handovers_total", "Events of devices, by kind, policy and result.", "kind", "policy", "result"),
 		rules:       m.Counters("rule_changes_total", "Rules of devices that were added, modified and deleted.", "change"),
-		dropped:     m.Counters("messages_dropped_total", "Messages of devices that were given up, by the bound that was reached.", "bound"),
-		resubmitted: m.Counter("packets_resubmitted_total", "Packets of devices that a switch judged by an old decision and sent up; they were sent through its tables again."),
-		forged:      m.Counters("forged_arp_total", "Forged ARP packets that were dropped, by who dropped them; what switches drop is counted every ten seconds.", "by"),
-		rogue:       m.Counters("rogue_dhcp_total", "Messages of DHCP servers where none is, that were dropped, by who dropped them; what switches drop is counted every ten seconds.", "by"),
+		dropped:     m.Counters("messages_dropped_total", "Messages of devices that were dropped, by the bound that was reached.", "bound"),
+		resubmitted: m.Counter("packets_resubmitted_total", "Packets of devices that a switch sent to the controller by an outdated decision; they were resubmitted to its tables."),
+		forged:      m.Counters("forged_arp_total", "Forged ARP packets that were dropped, by who dropped them; those dropped by switches are counted every ten seconds.", "by"),
+		rogue:       m.Counters("rogue_dhcp_total", "Messages of DHCP servers that were dropped because there is no server at that place, by who dropped them; those dropped by switches are counted every ten seconds.", "by"),
 		parts:       m.Durations("part_seconds", "Duration of the parts of attachments and moves.", "part"),
 	}
 }

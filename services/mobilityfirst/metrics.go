@@ -25,19 +25,19 @@ type metrics struct {
 
 func newMetrics(s *Service) *metrics {
 	m := &metrics{own: kit.NewMetrics(Name), events: rate.NewLimiter(eventsPerSecond, 10*eventsPerSecond)}
-	m.own.Gauges("names", "Names that are somewhere.", nil, func(report func(float64, ...string)) { report(float64(s.names.count())) })
+	m.own.Gauges("names", "Names with a known place.", nil, func(report func(float64, ...string)) { report(float64(s.names.count())) })
 	m.own.Gauges("paths", "Paths that have labels.", nil, func(report func(float64, ...string)) { report(float64(s.paths.count())) })
-	requests := m.own.Counters("requests_total", "Path requests, by outcome: path; none: passed on without a label; unknown: nobody has said hello for the name.", "outcome")
+	requests := m.own.Counters("requests_total", "Path requests, by outcome: path; none: passed on without a label; unknown: no host has sent a hello for the name.", "outcome")
 	m.withPath, m.withoutPath, m.unknownName = requests.WithLabelValues("path"), requests.WithLabelValues("none"), requests.WithLabelValues("unknown")
-	m.dropped = m.own.Counters("dropped_total", "Frames of hosts that ended at the controller, by reason.", "reason")
+	m.dropped = m.own.Counters("dropped_total", "Frames of hosts that the controller did not forward, by reason.", "reason")
 	m.nodes(s)
-	m.setup = m.own.Durations("setup_seconds", "Time from a request for a path that was not there until the switches had it.").WithLabelValues()
+	m.setup = m.own.Durations("setup_seconds", "Time from a request for a path that did not exist until the switches had its rules.").WithLabelValues()
 	return m
 }
 
 // nodes adds the metrics of nodes.
 func (m *metrics) nodes(s *Service) {
-	m.own.Gauges("nodes", "Nodes that are declared, by kind (empty: not known yet) and standing: fit, full, silent or draining.", []string{"kind", "standing"}, func(report func(float64, ...string)) {
+	m.own.Gauges("nodes", "Declared nodes, by kind (empty: not known yet) and standing: fit, full, silent or draining.", []string{"kind", "standing"}, func(report func(float64, ...string)) {
 		count := map[[2]string]int{}
 		for _, i := range s.nodeInfos(s.Nodes().Items()) {
 			count[[2]string{i.Kind, i.Standing}]++
@@ -53,7 +53,7 @@ func (m *metrics) nodes(s *Service) {
 			}
 		})
 	}
-	each(m.own.Gauges, "node_load_ratio", "How much of its room a node has taken: a storage node of its disk, a compute node of its queue.", nil, func(i *NodeInfo, report func(float64, ...string)) { report(i.Load) })
+	each(m.own.Gauges, "node_load_ratio", "Share of its room that a node uses: a storage node of its disk, a compute node of its queue.", nil, func(i *NodeInfo, report func(float64, ...string)) { report(i.Load) })
 	each(m.own.Gauges, "node_chunks", "Chunks that a storage node has in custody, or a compute node has now.", nil, func(i *NodeInfo, report func(float64, ...string)) {
 		if i.Storage != nil {
 			report(float64(i.Storage.Chunks))
@@ -73,7 +73,7 @@ func (m *metrics) nodes(s *Service) {
 			report(time.Duration(i.Compute.CPUTime).Seconds())
 		}
 	})
-	each(m.own.Totals, "node_pieces_total", "Pieces that a cache was asked for since its start: hits, misses, and of these failed.", []string{"outcome"}, func(i *NodeInfo, report func(float64, ...string)) {
+	each(m.own.Totals, "node_pieces_total", "Pieces that were requested from a cache since its start: hits, misses, and of these failed.", []string{"outcome"}, func(i *NodeInfo, report func(float64, ...string)) {
 		if c := i.Cache; c != nil {
 			report(float64(c.Hits), "hits")
 			report(float64(c.Misses), "misses")

@@ -30,12 +30,12 @@ func newMetrics(s *Service) *metrics {
 	return &metrics{
 		Metrics:     m,
 		up:          m.Counter("sessions_established_total", "Sessions set up."),
-		failed:      m.Counters("sessions_direct_total", "Whitelisted connections that were let go directly because their set-up failed, by reason; earlier: before this start.", "reason"),
-		refused:     m.Counters("offers_refused_total", "Whitelisted connections that were not tried, by the bound that was reached.", "bound"),
+		failed:      m.Counters("sessions_direct_total", "Whitelisted connections that agents did not carry because their set-up failed, by reason; earlier: before this start.", "reason"),
+		refused:     m.Counters("offers_refused_total", "Whitelisted connections for which no set-up was tried, by the bound that was reached.", "bound"),
 		finished:    m.Counter("sessions_ended_total", "Sessions that were carried to their end."),
 		bytes:       m.Counters("carried_bytes_total", "Payload of ended sessions, by direction.", "direction"),
 		reroutes:    m.Counter("reroutes_total", "Changes of the paths of sessions and of pairs of agents."),
-		resubmitted: m.Counter("agent_packets_resubmitted_total", "Packets of sessions' agents that a switch judged by an old decision and sent up; they were sent through its tables again."),
+		resubmitted: m.Counter("agent_packets_resubmitted_total", "Packets of sessions' agents that a switch sent to the controller by an outdated decision; they were resubmitted to its tables."),
 		strays:      m.Counter("agent_packets_stray_total", "Packets from agents' session ports that belong to no session, and reached no end host."),
 		setup:       m.Durations("setup_seconds", "Duration of a session's set-up, by step.", "step"),
 	}

@@ -23,22 +23,22 @@ func newMetrics(viewers func() int) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		unexpected: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_cinema_strange_datagrams_total", Help: "Datagrams dropped because they are no packets, or of a source that no viewer is to get.",
+			Name: "sluice_cinema_strange_datagrams_total", Help: "Datagrams dropped because they are malformed, or come from a source that no viewer receives.",
 		}),
 		repaired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_cinema_repaired_pictures_total", Help: "Times that a player got its picture again from the last key frame on.",
+			Name: "sluice_cinema_repaired_pictures_total", Help: "Times that a player's picture was restored from the last key frame.",
 		}),
 		slow: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_cinema_slow_players_total", Help: "Times that a player by WebSocket was too slow, and missed pictures until a key frame.",
+			Name: "sluice_cinema_slow_players_total", Help: "Times that a WebSocket player was too slow, and missed pictures until the next key frame.",
 		}),
 		repairs: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_cinema_missing_asked_total", Help: "Times that a channel was asked for again because something of it was missing.",
+			Name: "sluice_cinema_missing_asked_total", Help: "Times that a channel was requested again because a part of it was missing.",
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_cinema_refused_requests_total", Help: "Requests of viewers that were refused, by HTTP status.",
 		}, []string{"status"}),
 		zap: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_cinema_zap_seconds", Help: "From the request to change channel to the first packet of the new channel's key frame.",
+			Name: "sluice_cinema_zap_seconds", Help: "Time from the request to change channel to the first packet of the new channel's key frame.",
 			Buckets: []float64{.005, .01, .02, .04, .06, .1, .15, .25, .5, 1, 2, 5},
 		}),
 	}
@@ -47,8 +47,8 @@ func newMetrics(viewers func() int) *metrics {
 	}
 	m.registry.MustRegister(m.unexpected, m.repaired, m.slow, m.repairs, m.refused, m.zap,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_cinema_viewers", Help: "Viewers of this gateway."}, func() float64 { return float64(viewers()) }),
-		bytes("sluice_cinema_received_bytes_total", "Bytes of channels' datagrams that came in.", &m.in),
-		bytes("sluice_cinema_sent_bytes_total", "Bytes of media that went out to viewers.", &m.out))
+		bytes("sluice_cinema_received_bytes_total", "Bytes of channels' datagrams that were received.", &m.in),
+		bytes("sluice_cinema_sent_bytes_total", "Bytes of media that were sent to viewers.", &m.out))
 	return m
 }
 

@@ -27,14 +27,14 @@ func newMetrics(s *Service) *metrics {
 	}
 	gauge("visitors", "Devices that came from the neighbour.", func(n NeighbourStatus) int { return n.Visitors })
 	gauge("abroad", "Devices whose packets are sent to the neighbour.", func(n NeighbourStatus) int { return n.Abroad })
-	gauge("outbox", "Messages that still have to reach the neighbour.", func(n NeighbourStatus) int { return n.Outbox })
+	gauge("outbox", "Messages that have not reached the neighbour yet.", func(n NeighbourStatus) int { return n.Outbox })
 	return &metrics{
 		Metrics:  m,
 		in:       m.Counters("received_total", "Messages of neighbours that were accepted.", "neighbour", "message"),
 		refusals: m.Counters("refused_total", "Messages and answers of neighbours that were refused, by reason.", "neighbour", "message", "code"),
 		out:      m.Counters("sent_total", "Messages to neighbours, by result: ok, failed, or the code of the refusal.", "neighbour", "message", "result"),
-		took:     m.Durations("answer_seconds", "How long neighbours took to answer.", "neighbour", "message"),
-		overflow: m.Counter("unasked_total", "Unknown devices about which neighbours were not asked since too many were asked about already."),
+		took:     m.Durations("answer_seconds", "Time until neighbours answered.", "neighbour", "message"),
+		overflow: m.Counter("unasked_total", "Unknown devices about which neighbours were not asked, because too many such requests were pending."),
 	}
 }
 

@@ -27,16 +27,16 @@ func newMetrics(flows *table, book *reserve.Book) *metrics {
 			is(float64(n), string(state))
 		}
 	})
-	m.Gauges("promised_bytes_per_second", "Capacity promised on a link, by the port it leaves from.", []string{"port"}, func(is func(float64, ...string)) {
+	m.Gauges("promised_bytes_per_second", "Capacity promised on a link, by the port from which it leads.", []string{"port"}, func(is func(float64, ...string)) {
 		for _, line := range book.Reservations() {
 			is(float64(line.Promised)/8, line.Link)
 		}
 	})
 	return &metrics{
 		m,
-		m.Counters("placements_total", "First packets of critical flows, by what became of the flow.", "outcome"),
+		m.Counters("placements_total", "First packets of critical flows, by outcome.", "outcome"),
 		m.Durations("placement_seconds", "Time from a flow's first packet until its release."),
-		m.Durations("move_seconds", "Time that a flow's move to another path took."),
+		m.Durations("move_seconds", "Duration of a flow's move to another path."),
 	}
 }
 

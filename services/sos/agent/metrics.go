@@ -40,7 +40,7 @@ func newMetrics(a *Agent) *metrics {
 		refused:  vec("sessions_refused_total", "Sessions refused at prepare or commit.", "code"),
 		ends:     vec("sessions_ended_total", "Sessions that have ended.", "reason"),
 		bytes:    vec("session_bytes_total", "Payload of sessions that have ended.", "direction"),
-		lost:     counter("connections_lost_total", "Connections between agents that died in mid-session."),
+		lost:     counter("connections_lost_total", "Connections between agents that failed during a session."),
 		resent:   counter("chunks_resent_total", "Chunks sent again on another connection."),
 		retrans:  counter("segments_retransmitted_total", "TCP segments sent again in sessions that have ended."),
 		rejected: counter("connections_rejected_total", "Connections that did not belong to a session."),
@@ -90,9 +90,9 @@ func newPathMetrics(x *pacers) *pathMetrics {
 	}
 	return &pathMetrics{
 		pacers:   x,
-		rate:     desc("path_rate_bytes_per_second", "What the path to a peer's data port, or from an own one, is known to carry."),
-		pace:     desc("path_pace_bytes_per_second", "What all sessions together may send on the path now."),
-		queue:    desc("path_queue_seconds", "By how much the path's round trip was longer than its least, when it was last looked at."),
+		rate:     desc("path_rate_bytes_per_second", "Known rate of the path to a peer's data port, or from an own one."),
+		pace:     desc("path_pace_bytes_per_second", "Present limit of the rate of all sessions together on the path."),
+		queue:    desc("path_queue_seconds", "Excess of the path's latest round-trip time over its smallest one."),
 		sessions: desc("path_sessions", "Sessions that send on the path."),
 	}
 }
