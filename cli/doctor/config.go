@@ -54,11 +54,11 @@ func folder(check, dir string) Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.Level, f.Found = Info, dir+" is not there yet, and will be made"
+		f.Level, f.Found = Info, dir+" does not exist yet, and will be made"
 	case err != nil:
 		f.Level, f.Found, f.Advice = Fail, err.Error(), "name a folder that can be used"
 	case !info.IsDir():
-		f.Level, f.Found, f.Advice = Fail, dir+" is no folder", "name another one"
+		f.Level, f.Found, f.Advice = Fail, dir+" is not a folder", "name another one"
 	case syscall.Access(dir, 0x2) != nil:
 		f.Level, f.Found, f.Advice = Fail, dir+" cannot be written", "run as its owner, or name another folder"
 	case info.Mode().Perm()&0o077 != 0:
@@ -73,7 +73,7 @@ func listen(ctx context.Context, check string, a config.Address) Finding {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.String())
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		f.Level, f.Found, f.Advice = Warn, a.String()+" is in use", "fine if it is a running sluice; else find whose it is with: ss -ltnp"
+		f.Level, f.Found, f.Advice = Warn, a.String()+" is in use", "fine if it is a running sluice; otherwise find its program with: ss -ltnp"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		f.Level, f.Found, f.Advice = Fail, a.Addr().String()+" is on no interface of this machine", "see: ip address"
 	case err != nil:
@@ -114,9 +114,9 @@ func certificate(check string, t config.TLS) Finding {
 	f.Found = fmt.Sprintf("%s, until %s", cert.Subject.CommonName, cert.NotAfter.Format(time.DateOnly))
 	switch {
 	case left < 0:
-		f.Advice = "it has ended: renew it with \"sluice pki issue\""
+		f.Advice = "it has expired: renew it with \"sluice pki issue\""
 	case left < Soon:
-		f.Level, f.Advice = Warn, "it ends soon: renew it with \"sluice pki issue\", no restart is needed"
+		f.Level, f.Advice = Warn, "it expires soon: renew it with \"sluice pki issue\", no restart is needed"
 	default:
 		f.Level = OK
 	}

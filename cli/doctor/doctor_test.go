@@ -145,7 +145,7 @@ func TestControllerConfiguration(t *testing.T) {
 	all := ForController(t.Context(), c)
 	level(t, all, "data folder", Warn, "chmod 700")
 	level(t, all, "openflow.listen", Fail, "no interface")
-	level(t, all, "api.tls", Warn, "ends soon")
+	level(t, all, "api.tls", Warn, "expires soon")
 	level(t, all, "agents.tls", Fail, "belong together")
 	level(t, all, "openflow.tls", OK, "good")
 	c.API.TLS.Key = filepath.Join(dir, "good.key")

@@ -80,12 +80,12 @@ func (p port) judge() (out []Finding) {
 	}
 	warn(p.mtu < usualMTU, fmt.Sprintf("MTU %d", p.mtu), fmt.Sprintf("hosts that send packets of %d bytes lose them where DF is set and nobody answers: ip link set %s mtu %d, if the network carries that (sluice doctor network)", usualMTU, p.name, usualMTU))
 	for _, d := range p.disciplines {
-		warn(slices.Contains(limiting, d), "queueing discipline "+d+" holds back what is sent", fmt.Sprintf("fine if it was meant; else: tc qdisc del dev %s root", p.name))
+		warn(slices.Contains(limiting, d), "queueing discipline "+d+" delays packets", fmt.Sprintf("fine if it is intended; otherwise: tc qdisc del dev %s root", p.name))
 	}
 	warn(p.dropped > fewDropped && p.dropped >= p.sent/manyDropped, fmt.Sprintf("%d of %d packets were dropped before they were sent", p.dropped, p.sent+p.dropped), "see ethtool -S and tc -s qdisc: a queue that is too short, or a driver that cannot keep up")
-	warn(p.queue < fewQueued && !p.virtual, fmt.Sprintf("its queue takes %d packets", p.queue), fmt.Sprintf("bursts are lost: ip link set %s txqueuelen 1000", p.name))
-	warn(len(p.restrictedTables) > 0, "the firewall drops what no rule lets through: "+strings.Join(p.restrictedTables, ", "), "let through what Sluice needs, see docs/how-to/deploy.md: nft list ruleset")
-	warn(len(p.touchingRules) > 0, "the firewall has rules that keep back packets of it: "+strings.Join(p.touchingRules, ", "), "see whether they are for what Sluice carries: nft list ruleset")
+	warn(p.queue < fewQueued && !p.virtual, fmt.Sprintf("its queue holds %d packets", p.queue), fmt.Sprintf("bursts are lost: ip link set %s txqueuelen 1000", p.name))
+	warn(len(p.restrictedTables) > 0, "the firewall drops packets that no rule accepts: "+strings.Join(p.restrictedTables, ", "), "accept what Sluice needs, see docs/how-to/deploy.md: nft list ruleset")
+	warn(len(p.touchingRules) > 0, "the firewall has rules that drop its packets: "+strings.Join(p.touchingRules, ", "), "check whether they concern what Sluice carries: nft list ruleset")
 	if len(out) == 0 {
 		out = append(out, Finding{Check: "data interface", Level: OK, Found: fmt.Sprintf("%s, MTU %d", p.name, p.mtu)})
 	}
@@ -97,7 +97,7 @@ func (p port) judge() (out []Finding) {
 func (s *System) dataInterface(ctx context.Context, a netip.Addr) []Finding {
 	p, err := portOf(a)
 	if err != nil {
-		return []Finding{{Check: "data interface", Level: Info, Found: "cannot be looked at: " + err.Error()}}
+		return []Finding{{Check: "data interface", Level: Info, Found: "cannot be examined: " + err.Error()}}
 	}
 	if p.name == "" {
 		return nil // that its address is on no interface is told already
@@ -118,13 +118,13 @@ func (s *System) dataInterface(ctx context.Context, a netip.Addr) []Finding {
 // clock checks whether the machine's clock is synchronized. Certificates depend on it, and so do
 // comparisons of times that several machines report.
 func clock() Finding {
-	f := Finding{Check: "clock", Level: OK, Found: "kept right by another"}
+	f := Finding{Check: "clock", Level: OK, Found: "synchronized"}
 	state, err := unix.Adjtimex(new(unix.Timex))
 	switch {
 	case err != nil:
-		f.Level, f.Found = Info, "cannot be asked: "+err.Error()
+		f.Level, f.Found = Info, "its state cannot be read: "+err.Error()
 	case state == unix.TIME_ERROR:
-		f.Level, f.Found, f.Advice = Warn, "not kept right by anything", "run chrony or systemd-timesyncd: certificates begin and end by it, and events of several machines are compared"
+		f.Level, f.Found, f.Advice = Warn, "not synchronized", "run chrony or systemd-timesyncd: the validity of certificates depends on it, and so does the comparison of events of several machines"
 	}
 	return f
 }

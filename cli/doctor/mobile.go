@@ -83,9 +83,9 @@ func interfaces(c *handover.Mobile) []Finding {
 		f := Finding{Check: "interface " + l.Name, Level: OK}
 		switch {
 		case !l.Present:
-			f.Level, f.Found, f.Advice = Warn, "not there", "the daemon takes it as soon as it is plugged in; check the name if it should be there now"
+			f.Level, f.Found, f.Advice = Warn, "not there", "the daemon uses it as soon as it is plugged in; check the name if it should be there now"
 		case l.Type != device.Ethernet || l.MAC == (openflow.MAC{}):
-			f.Level, f.Found, f.Advice = Fail, "does not speak Ethernet", "name one that does"
+			f.Level, f.Found, f.Advice = Fail, "is not an Ethernet interface", "name one that is"
 		case !l.Carrier:
 			f.Level, f.Found = Info, "no link now"
 			present++
@@ -155,7 +155,7 @@ func keyFile(path string) Finding {
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&(fs.ModePerm&^0o700) != 0 {
-		f.Level, f.Advice = Warn, fmt.Sprintf("others than its owner can read it (%v): chmod 600 %s", info.Mode().Perm(), path)
+		f.Level, f.Advice = Warn, fmt.Sprintf("users other than its owner can read it (%v): chmod 600 %s", info.Mode().Perm(), path)
 	}
 	return f
 }
@@ -176,7 +176,7 @@ func reachable(ctx context.Context, server string) Finding {
 	}
 	if err != nil {
 		f.Level, f.Found = Warn, err.Error()
-		f.Advice = "the device goes by its own policy as long as the controller is not reached"
+		f.Advice = "the device follows its own policy while the controller cannot be reached"
 	}
 	return f
 }

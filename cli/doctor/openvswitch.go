@@ -118,14 +118,14 @@ func (b bridges) control(r row) (out []Finding) {
 			if since := status["sec_since_disconnect"]; since != "" {
 				found += ", for " + since + " s"
 			}
-			add(true, Fail, found, "see whether the controller runs and listens there (openflow.listen), whether a firewall is in between, and with ssl: whether both trust the other's authority (ovs-vsctl get-ssl)")
+			add(true, Fail, found, "check whether the controller runs and listens there (openflow.listen), whether a firewall is in between, and with ssl: whether both trust the other's authority (ovs-vsctl get-ssl)")
 		case c.text("role") == "slave":
-			add(true, Fail, target+" is connected, and another controller is the bridge's master", "take the other one out: ovs-vsctl get-controller "+name)
+			add(true, Fail, target+" is connected, and another controller is the bridge's master", "remove the other one: ovs-vsctl get-controller "+name)
 		}
 	}
 	n, protocols := len(r.all("controller")), r.all("protocols")
-	add(n > 1, Warn, fmt.Sprintf("has %d controllers", n), "fine for controllers that share the network; else rules of one come before the other's (sluice doctor network): ovs-vsctl get-controller "+name)
-	add(r.text("fail_mode") != "secure", Warn, "without its controller it forgets its rules and forwards by itself, in loops if there are any", "ovs-vsctl set bridge "+name+" fail_mode=secure")
+	add(n > 1, Warn, fmt.Sprintf("has %d controllers", n), "fine for controllers that share the network; otherwise rules of one may shadow the other's (sluice doctor network): ovs-vsctl get-controller "+name)
+	add(r.text("fail_mode") != "secure", Warn, "without its controller it forgets its rules and forwards by itself, in loops if the network has any", "ovs-vsctl set bridge "+name+" fail_mode=secure")
 	add(len(protocols) > 0 && !slices.Contains(protocols, "OpenFlow13"), Fail, "speaks "+strings.Join(protocols, ", ")+" only", "ovs-vsctl set bridge "+name+" protocols=OpenFlow13")
 	want, is := r.pairs("other_config")["datapath-id"], r.text("datapath_id")
 	add(want != "" && plainID(want) != plainID(is), Fail, fmt.Sprintf("its datapath ID is %s, not %s as it is set", is, want), "16 hexadecimal digits, not all zero: ovs-vsctl set bridge "+name+" other_config:datapath-id=…")
@@ -142,7 +142,7 @@ func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) 
 	var down []string
 	missing := func(name, why string) {
 		out = append(out, bridgeFinding(r, Fail, strings.TrimSuffix("port "+name+" is not there: "+why, ": "),
-			"bring the interface back, or take the port out: ovs-vsctl del-port "+r.text("name")+" "+name))
+			"restore the interface, or remove the port: ovs-vsctl del-port "+r.text("name")+" "+name))
 	}
 	for _, id := range r.all("ports") {
 		for _, id := range b.ports[id].all("interfaces") {
@@ -162,7 +162,7 @@ func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) 
 		}
 	}
 	if len(down) > 0 {
-		out = append(out, bridgeFinding(r, Warn, "ports that are down: "+strings.Join(down, ", "), "nothing if nobody uses them; else look at cable and far end, and: ip link set "+down[0]+" up"))
+		out = append(out, bridgeFinding(r, Warn, "ports that are down: "+strings.Join(down, ", "), "fine if they are not used; otherwise check the cable and the other end, and: ip link set "+down[0]+" up"))
 	}
 	return out
 }

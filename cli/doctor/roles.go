@@ -78,7 +78,7 @@ func (s *System) Examine(ctx context.Context, folder string, asked []string) []F
 				notes = append(notes, f.note())
 			}
 			if errors.Is(err, fs.ErrPermission) {
-				notes = append(notes, Finding{For: r.part, Check: "configuration", Level: Info, Found: err.Error(), Advice: "whether the machine has this role can be seen by root only, or say it by --role", Note: true})
+				notes = append(notes, Finding{For: r.part, Check: "configuration", Level: Info, Found: err.Error(), Advice: "only root can see whether the machine has this role; or name it by --role", Note: true})
 			}
 		}
 	}
@@ -198,11 +198,11 @@ func (a *account) reads(ctx context.Context, part string, c any) []Finding {
 		switch {
 		case errors.As(err, &refused):
 			out = append(out, Finding{
-				For: part, Check: file, Level: Fail, Found: fmt.Sprintf("cannot be read by %s, whom the unit runs as", a.name),
+				For: part, Check: file, Level: Fail, Found: fmt.Sprintf("cannot be read by %s, the user of the unit", a.name),
 				Advice: fmt.Sprintf("chgrp %s %s; chmod g+r %s; and its folders must be open to it", a.name, file, file),
 			})
 		case err != nil:
-			out = append(out, Finding{For: part, Check: file, Level: Warn, Found: err.Error(), Advice: "see by hand whether " + a.name + " can read it"})
+			out = append(out, Finding{For: part, Check: file, Level: Warn, Found: err.Error(), Advice: "check whether " + a.name + " can read it"})
 		}
 	}
 	return out
