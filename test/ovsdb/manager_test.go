@@ -180,3 +180,43 @@ func TestOwnersOfOneDatabase(t *testing.T) {
 		t.Errorf("the database is not as before:\n%s\nbefore:\n%s", now, before)
 	}
 }
+
+// TestRemovedQueuesComeBack checks that queues and sFlow which another program removes from the
+// database, or changes there, are restored without a request of their owner.
+func TestRemovedQueuesComeBack(t *testing.T) {
+	t.Parallel()
+	b := manage(t)
+	owner := b.owner("rq-owner", ovsdb.Wanted{
+		Queues: map[uint32]ovsdb.Root{1: root(10_000_000, 0, 1)},
+		SFlow:  &ovsdb.SFlow{Targets: []string{"127.0.0.1:6343"}, Agent: "lo", Sampling: 64},
+	})
+	b.run()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := owner.Ensure(ctx, b.DPID(), []uint32{1}); err != nil {
+		t.Fatal(err)
+	}
+	bridge, _ := owner.Bridge(b.DPID())
+	port, _ := bridge.Port(1)
+	restored := func(what string) {
+		t.Helper()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			all := dump(t, b.LiveSwitch)
+			if strings.Count(all, "rq-owner") == 4 && strings.Contains(all, "10000000") && !strings.Contains(all, "777") {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				t.Fatalf("%s: it is not restored:\n%s", what, all)
+			}
+		}
+	}
+	restored("before anybody disturbs it")
+	b.set(ctx, "set", "QoS", rowOf(ctx, t, b.LiveSwitch, port), "other-config:max-rate=777")
+	restored("the rate was changed")
+	b.set(ctx, "clear", "Port", port.Name, "qos", "--", "--all", "destroy", "QoS", "--", "--all", "destroy", "Queue", "--", "clear", "Bridge", bridge.Name, "sflow")
+	restored("queues and sFlow were removed")
+}
