@@ -43,6 +43,7 @@ type ChannelInfo struct {
 	Since     *time.Time       `json:"since,omitempty" doc:"When that state began"`
 	Measured  units.Rate       `json:"measured" doc:"Bit rate of the last second"`
 	KeyFrames units.Duration   `json:"key_frames" doc:"Time between its last two key frames; 0s: not known"`
+	Media     gatewayapi.Media `json:"media,omitempty" enum:"picture and sound,picture only,sound only" doc:"What its producer sends now"`
 	Producer  string           `json:"producer,omitempty" doc:"Address of its producer, or the process that reads its source"`
 	Error     string           `json:"error,omitempty" doc:"Why it does not arrive, as its ingress gateway reports"`
 	Viewers   int              `json:"viewers"`
@@ -100,7 +101,7 @@ func (s *Service) channelInfo(x kit.Item[Channel]) ChannelInfo {
 	st, at := s.sources.channelState(x.Name)
 	i.At = at
 	if st.Name != "" {
-		i.OnAir, i.Measured, i.KeyFrames, i.Producer, i.Error = onAir(st.OnAir), st.Measured, st.KeyFrames, st.Producer, st.Error
+		i.OnAir, i.Measured, i.KeyFrames, i.Media, i.Producer, i.Error = onAir(st.OnAir), st.Measured, st.KeyFrames, mediaOf(st.Media), st.Producer, st.Error
 	}
 	if !st.Since.IsZero() {
 		i.Since = &st.Since
@@ -126,6 +127,15 @@ func onAir(x gatewayapi.OnAir) gatewayapi.OnAir {
 		return x
 	}
 	return gatewayapi.OnAirWaiting
+}
+
+// mediaOf returns a gateway's value if it is one of the defined ones, and "" otherwise.
+func mediaOf(x gatewayapi.Media) gatewayapi.Media {
+	switch x {
+	case gatewayapi.MediaBoth, gatewayapi.MediaPicture, gatewayapi.MediaSound:
+		return x
+	}
+	return ""
 }
 
 // viewerInfos converts viewers to the form that the API shows.

@@ -184,8 +184,9 @@ func (s *sources) channelState(channel string) (gatewayapi.ChannelState, string)
 	return gatewayapi.ChannelState{}, at
 }
 
-// problem returns the error of the last request about a channel to its ingress gateway, or that
-// the channel exceeds its declared rate; "" if neither holds.
+// problem returns the error of the last request about a channel to its ingress gateway, what that
+// gateway reports to be wrong with it, or that the channel exceeds its declared rate; "" if none
+// of these holds.
 func (s *sources) problem(channel string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,6 +197,9 @@ func (s *sources) problem(channel string) string {
 		return ""
 	case h.failed[channel] != nil:
 		return fmt.Sprintf("ingress gateway %s: %v", at, h.failed[channel])
+	}
+	if reported := h.reported[channel].Error; reported != "" {
+		return fmt.Sprintf("ingress gateway %s: %s", at, reported)
 	}
 	return h.rates[channel].excess(h.reported[channel].BitRate)
 }

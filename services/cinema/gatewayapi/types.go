@@ -61,6 +61,16 @@ const (
 	OnAirDown    OnAir = "down" // the producer has fallen silent
 )
 
+// Media says which media a producer sends.
+type Media string
+
+// What a producer sends.
+const (
+	MediaBoth    Media = "picture and sound"
+	MediaPicture Media = "picture only"
+	MediaSound   Media = "sound only"
+)
+
 // ChannelState is what an ingress gateway reports of a channel each second.
 type ChannelState struct {
 	Channel
@@ -74,6 +84,8 @@ type ChannelState struct {
 	KeyFrames units.Duration `json:"key_frames"`
 	// Producer is the address of the producer, or names the process that reads the source.
 	Producer string `json:"producer,omitempty"`
+	// Media is what the producer of a live channel sends.
+	Media Media `json:"media,omitempty"`
 	// Error is why the channel does not arrive at its gateway.
 	Error string `json:"error,omitempty"`
 }

@@ -64,6 +64,8 @@ type channel struct {
 	sourceError string    // why the source has ended
 	sendError   string    // why the last unsent datagram was not sent
 	unsentAt    time.Time // when that was
+	blind       bool      // viewers get a black picture in the place of the producer's
+	heardAt     [numMedia]time.Time
 	refusal     string    // why the last producer was refused
 	refusedAt   time.Time // when that was
 	session     *session  // the producer's session, or nil
@@ -103,7 +105,7 @@ func (c *channel) feed(b []byte) {
 	c.order.Lock()
 	defer c.order.Unlock()
 	now := time.Now()
-	if !c.account(len(b), now, p.Control) {
+	if !c.account(len(b), now, p) {
 		return
 	}
 	c.cache.Add(p, b, now)
@@ -116,11 +118,16 @@ func (c *channel) feed(b []byte) {
 
 // account counts a datagram, and reports whether it is within the channel's rate. RTCP reports
 // do not make the channel live, because a producer without a picture sends them too.
-func (c *channel) account(size int, now time.Time, report bool) bool {
+func (c *channel) account(size int, now time.Time, p media.Packet) bool {
 	c.totals.in.Add(uint64(size))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !report {
+	if !p.Control {
+		if p.Video() {
+			c.heardAt[picture] = now
+		} else {
+			c.heardAt[sound] = now
+		}
 		c.receivedAt, c.sourceError = now, ""
 		c.setOnAir(gatewayapi.OnAirLive, c.producer)
 	}
@@ -244,7 +251,7 @@ func (c *channel) state() gatewayapi.ChannelState {
 	defer c.mu.Unlock()
 	return gatewayapi.ChannelState{
 		Channel: c.spec, OnAir: c.onAir, Since: c.since, Measured: units.Rate(c.sent.second(now.Sub(c.epoch))),
-		KeyFrames: units.Duration(c.cache.Interval().Round(time.Millisecond)), Producer: c.producer, Error: c.problem(now),
+		KeyFrames: units.Duration(c.cache.Interval().Round(time.Millisecond)), Media: c.mediaNow(now), Producer: c.producer, Error: c.problem(now),
 	}
 }
 
@@ -255,12 +262,39 @@ func (c *channel) problem(now time.Time) string {
 		return c.refusal
 	case c.sourceError != "":
 		return c.sourceError
+	case c.mediaNow(now) == gatewayapi.MediaSound && c.blind:
+		return "the producer sends no picture: viewers see a black one"
+	case c.mediaNow(now) == gatewayapi.MediaSound && now.Sub(c.since) > mediumTimeout:
+		return fmt.Sprintf("no picture has come for %v, but sound", mediumTimeout)
 	case c.dropped > 0 && now.Sub(c.excessAt) < problemTTL:
 		return fmt.Sprintf("the producer sends more than a quarter above %v: %d datagrams were dropped", c.spec.BitRate, c.dropped)
 	case c.sendError != "" && now.Sub(c.unsentAt) < problemTTL:
 		return c.sendError
 	}
 	return ""
+}
+
+// mediaNow returns what the producer sends, or "" if it sends nothing. c.mu is held.
+func (c *channel) mediaNow(now time.Time) gatewayapi.Media {
+	has := func(m medium) bool { return now.Sub(c.heardAt[m]) < mediumTimeout }
+	switch seen, heard := has(picture) && !c.blind, has(sound); {
+	case c.onAir != gatewayapi.OnAirLive:
+		return ""
+	case seen && heard:
+		return gatewayapi.MediaBoth
+	case seen:
+		return gatewayapi.MediaPicture
+	case heard:
+		return gatewayapi.MediaSound
+	}
+	return ""
+}
+
+// setBlind records whether viewers get a black picture in the place of the producer's.
+func (c *channel) setBlind(blind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blind = blind
 }
 
 // startSource starts to read the channel's source with ffmpeg.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,14 +55,15 @@ func (f *ffmpegSource) run(ctx context.Context) {
 	// live as long as the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if f.source.file != "" {
-		f.properties = f.probe(ctx)
-	}
+	mute := false // ffmpeg has found no sound, and there is no ffprobe to ask
 	for pause := f.firstBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
 		heard, err := time.Duration(0), error(nil)
-		if f.source.waits != nil {
+		switch {
+		case f.source.waits != nil:
 			err = f.receive(ctx)
-		} else {
+		default:
+			f.properties = f.probe(ctx)
+			f.properties.silent = f.properties.silent || mute
 			heard, err = f.runOnce(ctx)
 		}
 		if ctx.Err() != nil {
@@ -70,19 +72,10 @@ func (f *ffmpegSource) run(ctx context.Context) {
 		if heard >= stableTime {
 			pause = f.firstBackoff
 		}
-		f.learn(err)
+		mute = !mute && slices.ContainsFunc(noSound, func(sign string) bool { return strings.Contains(err.Error(), sign) })
 		f.ch.recordSourceError(err)
 		if tasks.Sleep(ctx, pause) != nil {
 			return
-		}
-	}
-}
-
-// learn adapts the next command to the error of the last one.
-func (f *ffmpegSource) learn(err error) {
-	for _, sign := range noSound {
-		if strings.Contains(err.Error(), sign) {
-			f.properties.silent = true
 		}
 	}
 }
@@ -148,7 +141,8 @@ func (f *ffmpegSource) startWith(ctx context.Context, properties sourcePropertie
 		_ = conn.Close()
 		return nil, fmt.Errorf("start ffmpeg: %w", err)
 	}
-	go func() { p.reading <- f.read(conn, p.cancel) }()
+	f.ch.setBlind(properties.blind)
+	go func() { p.reading <- f.read(conn, properties.blind, p.cancel) }()
 	return p, nil
 }
 
@@ -203,8 +197,9 @@ func (f *ffmpegSource) command(ctx context.Context, stderr *tail, args []string)
 }
 
 // read processes what ffmpeg sends until the connection is closed, and returns for how long it
-// came. It kills ffmpeg if it falls silent.
-func (f *ffmpegSource) read(conn *net.UDPConn, end context.CancelCauseFunc) time.Duration {
+// came. It kills ffmpeg if it falls silent. Black pictures, which ffmpeg makes for a blind source,
+// do not count.
+func (f *ffmpegSource) read(conn *net.UDPConn, blind bool, end context.CancelCauseFunc) time.Duration {
 	buf := make([]byte, media.MaxDatagram+1)
 	var first time.Time
 	var sound pacer
@@ -231,16 +226,20 @@ func (f *ffmpegSource) read(conn *net.UDPConn, end context.CancelCauseFunc) time
 		case err != nil:
 			continue // an error of one datagram
 		}
-		if last = time.Now(); first.IsZero() {
-			first = last
-		}
 		p, err := media.Parse(buf[:n])
-		delay := sound.delay(last)
+		now = time.Now()
+		if !blind || p.Audio() {
+			last = now
+		}
+		if first.IsZero() {
+			first = now
+		}
+		delay := sound.delay(now)
 		switch {
 		case err == nil && p.Audio():
-			sound.add(p, buf[:n], last)
+			sound.add(p, buf[:n], now)
 		case delay > 0 || len(pictures.held) > 0:
-			pictures.add(buf[:n], last, delay)
+			pictures.add(buf[:n], now, delay)
 		default:
 			f.ch.feed(buf[:n])
 		}

@@ -198,8 +198,15 @@ func TestWithoutFFmpeg(t *testing.T) {
 // film makes a file of two seconds.
 func film(t *testing.T, args ...string) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "film.mp4")
-	args = append([]string{"-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=20", "-f", "lavfi", "-i", "sine"}, append(args, "-t", "2", name)...)
+	args = append([]string{"-f", "lavfi", "-i", "testsrc2=size=320x180:rate=20", "-f", "lavfi", "-i", "sine"}, append(args, "-t", "2")...)
+	return makeFilm(t, "film.mp4", args...)
+}
+
+// makeFilm has ffmpeg make a file with a name.
+func makeFilm(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), name)
+	args = append(append([]string{"-v", "error"}, args...), name)
 	if out, err := exec.CommandContext(t.Context(), "ffmpeg", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -37,19 +37,30 @@ type probeResult struct {
 	} `json:"format"`
 }
 
-// probe examines a file with ffprobe. If ffprobe fails, the file is transcoded.
+// probe examines a file, or the stream of a server, with ffprobe. A stream is examined each time
+// before it is read, because it may have other media than the last time. If ffprobe fails, the
+// source is transcoded, and expected to have picture and sound.
 func (f *ffmpegSource) probe(ctx context.Context) sourceProperties {
+	var input []string
+	switch {
+	case f.source.file != "":
+		input = []string{
+			"-protocol_whitelist", "file", "-read_intervals", fmt.Sprintf("%%+%d", probeSeconds),
+			"-show_entries", "stream=codec_type,codec_name,profile,pix_fmt,has_b_frames:packet=codec_type,dts_time,flags:format=bit_rate",
+			"file:" + f.source.file,
+		}
+	case f.source.scheme == "rtsp":
+		input = append([]string{"-show_entries", "stream=codec_type,codec_name"}, f.source.input...)
+	default:
+		return sourceProperties{}
+	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	program := "ffprobe"
 	if dir, name := filepath.Split(f.ffmpeg); dir != "" && strings.HasPrefix(name, "ffmpeg") {
 		program = dir + "ffprobe" + strings.TrimPrefix(name, "ffmpeg")
 	}
-	cmd := f.command(ctx, &tail{source: f.source.address}, []string{
-		"-v", "error", "-protocol_whitelist", "file", "-of", "json", "-read_intervals", fmt.Sprintf("%%+%d", probeSeconds),
-		"-show_entries", "stream=codec_type,codec_name,profile,pix_fmt,has_b_frames:packet=codec_type,dts_time,flags:format=bit_rate",
-		"file:" + f.source.file,
-	})
+	cmd := f.command(ctx, &tail{source: f.source.address}, append([]string{"-v", "error", "-of", "json"}, input...))
 	cmd.Path, cmd.Args[0], cmd.Err = program, program, nil
 	if !filepath.IsAbs(program) {
 		if cmd.Path, cmd.Err = exec.LookPath(program); cmd.Err != nil {
@@ -67,6 +78,9 @@ func (f *ffmpegSource) probe(ctx context.Context) sourceProperties {
 
 // properties returns how a file is to be played at a bit rate.
 func (p *probeResult) properties(bitRate float64) sourceProperties {
+	if len(p.Streams) == 0 {
+		return sourceProperties{}
+	}
 	properties := sourceProperties{silent: true, copied: true}
 	seen := false
 	for _, s := range p.Streams {
@@ -84,6 +98,7 @@ func (p *probeResult) properties(bitRate float64) sourceProperties {
 	if rate, err := strconv.ParseFloat(p.Format.BitRate, 64); err != nil || rate > bitRate {
 		properties.copied = false
 	}
+	properties.blind = !seen && !properties.silent
 	properties.copied = properties.copied && seen && p.keyFramesFrequent()
 	return properties
 }
