@@ -134,14 +134,15 @@ func (t *publisher) drifted(d openflow.DatapathID, drift []Deviation, pause time
 }
 
 const (
-	// driftBurst is the number of repairs of one switch that are reported at once; after that it
-	// is one a second.
+	// driftBurst is the number of repairs of one switch that are reported at once. After that, one
+	// repair a second is reported.
 	driftBurst = 10
 	// eventBurst is the number of events about the hosts and the state of one port that are
-	// published at once; after that it is one a second.
+	// published at once. After that, one event a second is published.
 	eventBurst = 32
-	// refusalBurst is the number of refused claims at one switch that are reported at once, and
-	// totalRefusalBurst that of all switches; after that it is one a second.
+	// refusalBurst and totalRefusalBurst are the numbers of refused claims that are reported at
+	// once, at one switch and at all switches together. After that, one claim a second is
+	// reported.
 	refusalBurst, totalRefusalBurst = 10, 64
 	// eventLimiterIdle is the time without events after which a port is forgotten, and the number
 	// of its events left out is reported.

@@ -29,7 +29,7 @@ func ask[R ~[]T, T any](ctx context.Context, ch *channel, body openflow.Multipar
 	}, reply.release, nil
 }
 
-// askFlows requests rules, as ask does.
+// askFlows requests the rules that a filter selects. It returns what ask returns.
 func askFlows(ctx context.Context, ch *channel, of openflow.FlowFilter) (all iter.Seq[*openflow.FlowStats], done func(), err error) {
 	return ask[openflow.FlowStatsReply](ctx, ch, &openflow.FlowStatsRequest{FlowFilter: of})
 }

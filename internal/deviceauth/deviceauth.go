@@ -32,8 +32,8 @@ const Window = 30 * time.Second
 const (
 	label      = "sluice device api 1"
 	nonceBytes = 16
-	// maxNonces bounds what is remembered of the headers that one device has used:
-	// those that use up theirs are no harm to others.
+	// maxNonces bounds the number of used headers that are remembered for each
+	// device. A device that reaches it gets ErrBusy; other devices are not affected.
 	maxNonces = 1024
 )
 

@@ -29,7 +29,7 @@ func (r Rate) String() string { return FormatRate(float64(r)) }
 // MarshalText implements encoding.TextMarshaler.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Schema is what the API's document says of a rate, and what a request is checked with.
+// Schema implements huma.SchemaProvider.
 func (Rate) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
 		Type: huma.TypeString, Pattern: `^[0-9]{1,15}(\.[0-9]{1,15})? *[kMGT]?bit(/s)?$`, PatternDescription: "a rate such as 300Mbit or 1.5Gbit",

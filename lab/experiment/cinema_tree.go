@@ -198,8 +198,8 @@ func (t *treeRun) measure(ctx context.Context, w treeWay) error {
 	return nil
 }
 
-// counted measures how many copies of each channel's datagrams links carry while send sends, by the
-// links' byte counters.
+// counted calls send, and derives from the links' byte counters how many copies of each channel's
+// datagrams the links carried meanwhile. lasts limits the time of sending.
 func counted(ctx context.Context, bytes func(context.Context) (map[string]uint64, error), lasts time.Duration, send func(context.Context) (uint64, error)) (c treeCost, sent uint64, err error) {
 	before, err := bytes(ctx)
 	if err != nil {

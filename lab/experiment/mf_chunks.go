@@ -103,7 +103,8 @@ func chunksPublished() Table {
 	return t
 }
 
-// compare measures some ways, beside plain streams, with a controller that runs the given services.
+// compare measures the given ways, and plain TCP and UDP streams for comparison. services is the
+// controller's configuration of services.
 func (g *chunksRig) compare(ctx context.Context, services string, sizes []int, repeats int, ways ...chunksWay) error {
 	top := lab.Topology{Name: "chunks", Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}}, Hosts: []lab.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
 	for _, ends := range [][2]string{{"a", "s1"}, {"s1", "s2"}, {"b", "s2"}, {"c", "s1"}} {

@@ -23,7 +23,7 @@ const modelFit = 0.05
 // lookupTimes holds the mean, the median and the 95th percentile of look-ups, in ms.
 type lookupTimes struct{ mean, median, p95 float64 }
 
-// off returns the largest relative difference from other figures.
+// off returns the largest relative difference between t and from, over the three figures.
 func (t lookupTimes) off(from lookupTimes) float64 {
 	return max(math.Abs(t.mean/from.mean-1), math.Abs(t.median/from.median-1), math.Abs(t.p95/from.p95-1))
 }

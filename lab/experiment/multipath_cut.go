@@ -16,7 +16,7 @@ import (
 const (
 	cutPort = 7300
 	cutRate = 20e6
-	// cutStall bounds the median over all cuts of a connection's longest stall.
+	// cutStall bounds the longest stall of a connection after a cut, as the median over all cuts.
 	cutStall = 250 * time.Millisecond
 	// cutWatch is how long a connection is watched after a cut.
 	cutWatch = 4 * time.Second

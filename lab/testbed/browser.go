@@ -115,7 +115,8 @@ func (b *Browser) Before(ctx context.Context, script string) error {
 // Listen calls f with each event of the page, as chromedp.Listen does.
 func (b *Browser) Listen(f func(event any)) error { return chromedp.Listen(b.page, f) }
 
-// Kill ends the browser at once, as a crash would. Its connections are not closed in order.
+// Kill ends the browser at once, as a crash would. It does not close the browser's connections
+// properly.
 func (b *Browser) Kill() {
 	_ = chromedp.FromContext(b.page).Browser.Process().Kill() // It fails only if the process has ended already.
 	b.Close()

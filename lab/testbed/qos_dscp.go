@@ -67,7 +67,7 @@ func countDSCP(in *net.UDPConn, packets int) (map[uint8]int, error) {
 	return seen, nil
 }
 
-// packetConn opens a UDP socket with an option of IP.
+// packetConn opens a UDP socket and sets a socket option of the level IPPROTO_IP.
 func packetConn(n Inside, at netip.AddrPort, option, value int) (c *net.UDPConn, err error) {
 	err = n.Do(func() error {
 		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))

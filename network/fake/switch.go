@@ -22,7 +22,8 @@ type Options struct {
 	Clock func() time.Time
 	// NoBundles and NoTableFeatures make the switch refuse the respective requests.
 	NoBundles, NoTableFeatures bool
-	// Tables is the number of flow tables with room, from 0 up; zero means one.
+	// Tables is the number of flow tables that the switch reports as usable, numbered from 0;
+	// zero means one.
 	Tables int
 	// Refuse, if not nil, is called for every message. If it returns an error, the switch sends
 	// that instead of handling the message.

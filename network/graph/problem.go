@@ -93,7 +93,8 @@ const (
 	Together                 // each bound can be met, but not all at once
 )
 
-// NoPathError means that no path meets the bounds, which is proved.
+// NoPathError means that no path meets the bounds. Unlike ErrUndecided, it is returned only if
+// that has been proved.
 type NoPathError struct {
 	// Reason is Disconnected, TooCostly, Together or the number of a bound.
 	Reason int

@@ -38,7 +38,8 @@ func newPins(hosts map[netip.Addr]Pin, virtual map[netip.Addr]openflow.MAC) *pin
 	return p
 }
 
-// allow reports whether a host may be at a port, and have the address there if it is valid.
+// allow reports whether a host may be at a port and, if addr is valid, whether it may have
+// that address.
 func (p *pins) allow(mac openflow.MAC, addr netip.Addr, at topology.PortRef) bool {
 	if place, pinned := p.places[mac]; pinned && place != at {
 		return false

@@ -42,10 +42,10 @@ const (
 	StageMiss Stage = iota
 	// StageRoute is for ordinary paths: default forwarding, and paths between agents.
 	StageRoute
-	// StageWay is for paths with a promise: critical flows and classes. Its name is "way"
-	// wherever people see it.
+	// StageWay is for paths with a promised bandwidth: those of critical flows and classes.
 	StageWay
-	// StageSelect sends packets to the controller that a service wants to see first.
+	// StageSelect is for packets about which a service decides at the controller before they are
+	// forwarded, such as the first ones of whitelisted connections.
 	StageSelect
 	// StageGuard is for packets whose source address belongs to another place.
 	StageGuard
@@ -117,7 +117,8 @@ const (
 	// In StageRewrite.
 	RewriteStray   = 0  // packets of a session's end host from another port than its own
 	RewriteSession = 10 // sessions of agents
-	// A host's address is never a channel's, so no packet matches rules of channels and of sessions.
+	// No packet matches both rules of channels and rules of sessions, because the address of a
+	// channel is never that of a host.
 	RewriteChannelGuard = 50 // drops packets to addresses of channels that nobody watches here; also the next higher offset
 	RewriteChannel      = 60 // channels, along their trees
 

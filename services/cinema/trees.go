@@ -172,7 +172,7 @@ func (tm *treeManager) reserve(c *Channel) (p *plan, err error) {
 	return nil, err
 }
 
-// situation returns what the plan of a channel is computed from.
+// situation returns the state from which the plan of a channel is computed.
 func (tm *treeManager) situation(c *Channel) (*situation, error) {
 	root, from, err := tm.sources.locate(c)
 	if err != nil {

@@ -429,8 +429,8 @@ func (t *viewers) taken(b *bounds) (sum uint64) {
 	return sum
 }
 
-// sharesPort reports whether the viewers of a gateway share a port. One more of them may then
-// need no further copy.
+// sharesPort reports whether the viewers of a gateway share a port. An additional viewer may then
+// need no further copy of a channel.
 func (t *viewers) sharesPort(gateway string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

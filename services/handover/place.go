@@ -36,7 +36,8 @@ type mobile struct {
 	state state
 	// writing are the rules that are being written.
 	writing []network.Rule
-	// second is a place that is served beside the one where the device is.
+	// second is the place that is served in addition to the device's current one; nil if there is
+	// none.
 	second *second
 	// via names the neighbour through whose peering the device's packets come and go; empty: our
 	// own uplinks.
@@ -52,8 +53,8 @@ type mobile struct {
 	err string
 }
 
-// second is a place that is served beside the one where the device is: a prepared one, or the
-// previous one for a while after a move.
+// second is a place that is served in addition to the device's current one: a prepared place, or
+// the previous one for a while after a move.
 type second struct {
 	place route.Place
 	peer  string

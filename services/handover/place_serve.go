@@ -36,7 +36,7 @@ type operation struct {
 	final []network.Rule
 }
 
-// newOperation returns an operation whose record begins now.
+// newOperation returns an operation whose record starts at the given time of arrival.
 func (s *placement) newOperation(d registry.Device, ip netip.Addr, kind Kind, cause string, arrived time.Time) *operation {
 	return &operation{
 		id: d.ID, device: d, ip: ip, mobile: s.mobileOf(d.ID), arrived: arrived,

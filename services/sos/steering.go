@@ -119,9 +119,9 @@ func arrive(from, to uint16, known bool) ([]openflow.OXM, []openflow.Action) {
 	return []openflow.OXM{openflow.AnyVLAN()}, retag(from, to)
 }
 
-// tagged returns the rules of one direction of one of several paths. The first switch
-// recognises the path by the data port and writes the tag, switches in the core match only
-// the tag, and the last switch restores the agent's address.
+// tagged returns the rules for one direction of path k, one of several between the agents.
+// The first switch recognises the path by the data port and writes the tag, switches in the
+// core match only the tag, and the last switch restores the agent's address.
 func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]network.Rule, error) {
 	if len(path) < 2 {
 		return nil, fmt.Errorf("path %d between %v and %v has no link: %w", k, from.Addr, to.Addr, network.ErrNoPath)

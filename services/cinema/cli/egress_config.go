@@ -74,7 +74,7 @@ func (e *Egress) checkPublic(k *config.Checker) {
 	}
 }
 
-// First is the gateway's data address.
+// First returns the gateway's data address, which defaults to that of its control server.
 func (e *Egress) First() netip.Addr { return cmp.Or(e.Data.Address, e.Control.Listen.Addr()) }
 
 // Agent is what the gateway has in common with the agents of all services: who it is, and how

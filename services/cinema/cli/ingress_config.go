@@ -82,7 +82,7 @@ func checkProxies(k *config.Checker, all []netip.Prefix) {
 	}
 }
 
-// First is the gateway's data address.
+// First returns the gateway's data address, which defaults to that of its control server.
 func (g *Ingress) First() netip.Addr { return cmp.Or(g.Data.Address, g.Control.Listen.Addr()) }
 
 // Agent is what the gateway has in common with the agents of all services: who it is, and how

@@ -96,7 +96,8 @@ func (c *call) release(ctx context.Context) Decision {
 }
 
 // mayEnd reports whether the device may release or decline the address by this message. A message
-// from a place that the device has left concerns an old interface, and not the device.
+// from a place that the device has left is ignored, because it is about the device's previous
+// interface.
 func (c *call) mayEnd(ip netip.Addr) bool {
 	switch {
 	case c.otherServer(c.pool):

@@ -39,7 +39,8 @@ type Move struct {
 	Why  string    `json:"why"`
 	// MakeBeforeBreak reports whether the old interface had a link until the end.
 	MakeBeforeBreak bool `json:"make_before_break"`
-	// Lease is how long it took to get the lease, Switch how long the datapath took to change.
+	// Lease is how long it took to get the lease, and Switch how long it took to change the
+	// datapath.
 	Lease  time.Duration `json:"lease_ns"`
 	Switch time.Duration `json:"switch_ns,omitempty"`
 	// Address is the device's address after the move.

@@ -333,8 +333,8 @@ func unwritable(err error) bool {
 // renew extends the lease in memory. The caller holds the lock.
 func (rec *record) renew(l Lease) { rec.lease, rec.signed, rec.unwritten = l, l.Signed, true }
 
-// writeRenewed writes the leases that last longer than the stored ones. If the store still has no
-// room they stay in memory.
+// writeRenewed stores the leases whose renewal is only in memory so far. They stay in memory if
+// the store still cannot be written.
 func (s *Lessor) writeRenewed(ctx context.Context) error {
 	waits := func(rec *record) bool { return rec.unwritten }
 	err := s.writeBatches(ctx, waits, func(rec *record) ([]store.Op, func()) {

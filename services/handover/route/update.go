@@ -287,7 +287,8 @@ func (o *out) carriedMAC(up bool, mac openflow.MAC) openflow.MAC {
 	return o.mac
 }
 
-// end is where a copy leaves the network, or where a search has been.
+// end is a port at which a copy leaves the network, and the address that identifies the copy
+// there. The search for such ports also keeps those that it has visited in this form.
 type end struct {
 	at  network.PortRef
 	mac openflow.MAC

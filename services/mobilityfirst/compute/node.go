@@ -336,9 +336,9 @@ func (n *Node) call(ctx context.Context, w *acceptedChunk) (out []byte, err erro
 	return out, err
 }
 
-// answerService is the service of results and failures, which hosts keep for hostapi.ContentWithin.
-// If a receiver does not take one within that time, the chunk stays with its sender, which keeps it
-// as long as any.
+// answerService is the service of results and failures. With ContentResponse, hosts keep them only
+// for hostapi.ContentWithin. If the receiver has not taken one by then, its chunk stays with the
+// sender, which keeps it as long as its other chunks.
 const answerService = frame.Compute | frame.ContentResponse
 
 // answer sends the result to the destination, or the reason of a failure to the sender, and waits

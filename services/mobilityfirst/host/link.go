@@ -86,7 +86,8 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// logUsed marks an interface about whose use the log has a message.
+// logUsed stands for the message that the interface is in use. run remembers it, or an error's
+// text, as the last message that it logged.
 const logUsed = "used"
 
 // open opens the interface, or the loopback, which has no name.

@@ -18,8 +18,8 @@ import (
 const (
 	// maxApplications limits the applications at one time.
 	maxApplications = 64
-	// attachTimeout is how long an application may take to attach its name, and writeTimeout to
-	// read a message.
+	// attachTimeout is how long an application may take to attach its name, and writeTimeout how
+	// long it may take to read a message.
 	attachTimeout, writeTimeout = 10 * time.Second, time.Minute
 	// finalWriteTimeout is how long the last messages to an application may take when its
 	// connection ends.

@@ -2,7 +2,7 @@ package host
 
 import "time"
 
-// queuedChunk is a queued chunk that has not been taken over.
+// queuedChunk is a chunk that an endpoint has queued and that no receiver has taken over yet.
 type queuedChunk struct {
 	endpoint       *Endpoint
 	bytes          int

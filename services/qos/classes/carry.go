@@ -88,8 +88,8 @@ func (c *carriage) hasMissing() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.ports)), func(p *carriedPort) bool { return !p.ready || p.missing() != "" })
 }
 
-// carry gives a class its queue at the ports of its carriage. left lists the ports that are
-// not among them any more. e.work is held.
+// carry gives a class its queue at the ports where other services carry its packets. left
+// lists the ports where they no longer do. e.work is held.
 func (c *placer) carry(ctx context.Context, e *entry, left []place) {
 	c.classes.mu.Lock()
 	ports := e.carriage.portList()

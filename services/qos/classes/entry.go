@@ -88,8 +88,8 @@ func (e *entry) held() []place {
 	return slices.Compact(ports)
 }
 
-// ports returns the ports by which the class leaves switches, by itself or carried. The
-// lock is held.
+// ports returns the ports by which the class's packets leave switches: those on its own routes,
+// and those where other services carry its packets. The lock is held.
 func (e *entry) ports() []place {
 	ports := append(portsOf(e.routes), e.carriage.portList()...)
 	slices.SortFunc(ports, place.Compare)

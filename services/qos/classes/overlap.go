@@ -11,8 +11,8 @@ import (
 // overlap describes that packets of a class belong to another class as well, whose rules
 // win over its own, or may.
 type overlap struct {
-	// all reports that the other class has all packets of this one; same that both have the
-	// same priority, so that each switch decides by itself.
+	// all reports whether every packet of this class belongs to the other class as well.
+	// same reports whether both have the same priority; each switch then chooses the class.
 	all, same bool
 	flow      int // the first flow of the class that is concerned
 }

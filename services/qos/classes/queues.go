@@ -151,8 +151,8 @@ func bySwitch(ports []place) map[openflow.DatapathID][]uint32 {
 	return out
 }
 
-// ensure waits until the queues of all switches are as desired, at least at the given
-// ports.
+// ensure waits until the given switches have the queues that were desired at the time of
+// the call. It ignores errors at ports other than the given ones.
 func (q *queues) ensure(ctx context.Context, ports map[openflow.DatapathID][]uint32) error {
 	errs := make([]error, len(ports))
 	var wg sync.WaitGroup

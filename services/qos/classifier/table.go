@@ -69,8 +69,8 @@ func (t Table) filterName() string {
 	return fmt.Sprintf("%s%d-%016x", filterPrefix, version, h.Sum64())
 }
 
-// filterPrefix begins the names of this package's filters; version changes with the
-// program.
+// filterPrefix is the prefix of the names of this package's filters. version is a part of
+// these names, and is changed whenever the generated program changes.
 const (
 	filterPrefix = "sluice-"
 	version      = 2

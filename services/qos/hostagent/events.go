@@ -33,7 +33,7 @@ type Event struct {
 	Server bool
 }
 
-// These are numbers of linux/mptcp.h.
+// Constants of linux/mptcp.h.
 const (
 	eventGroup = "mptcp_pm_events"
 

@@ -21,7 +21,7 @@ const (
 	directions
 )
 
-// yieldKey returns the key in the book of what a subflow carries in one direction.
+// yieldKey returns the key of a subflow's entry in the book of promises, for one direction.
 func (f *subflow) yieldKey(direction int) reserve.Key {
 	return reserve.Key{Owner: Owner, ID: f.id + [directions]string{"", "/back"}[direction]}
 }

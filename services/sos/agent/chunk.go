@@ -68,9 +68,9 @@ func (c *chunk) release(pipes *pipePool, mem *buffers) {
 	c.out, c.kept, c.mem = nil, nil, nil
 }
 
-// keep copies the payload to send into the retained one; the caller then owns the pipe to
-// send. If the kernel no longer gives this user pipes as large, the payload is retained in
-// memory.
+// keep copies the payload of c.out to c.kept, so that it can be sent again, and clears
+// c.out: the caller then owns that pipe. If the kernel no longer gives this user pipes of
+// that size, keep moves the payload to c.mem instead.
 func (c *chunk) keep(pipes *pipePool) error {
 	kept, err := pipes.get()
 	if err != nil {

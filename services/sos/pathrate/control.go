@@ -35,8 +35,9 @@ const (
 	// A remembered rate is tried at the first share of it, or at the second if it is
 	// doubtful.
 	tryShare, doubtfulShare = 0.95, 0.5
-	// These are the shares of the rate after a queue that this sender has caused, and after
-	// a try that was too high.
+	// After a queue that this sender has caused, the pace is drainShare of the rate until
+	// the queue is empty. After a try that was faster than the path, it is retreatShare of
+	// the rate.
 	drainShare, retreatShare = 0.75, 0.5
 	// The pace grows by growFirst per round trip in the first growFirstSpans spans of
 	// growing, and by growGain later. If the path is as long as a round trip, its queue

@@ -33,7 +33,7 @@ type Sysctl struct {
 	Old  string `json:"old"`
 }
 
-// LinkUp is a link that was down and was set up.
+// LinkUp is a link that was down and has been brought up.
 type LinkUp struct {
 	Link string `json:"link"`
 }
