@@ -122,13 +122,13 @@ func (t *publisher) drifted(d openflow.DatapathID, drift []Deviation, pause time
 		return
 	}
 	e := Event{Kind: SwitchDrifted, At: now, Switch: d, Drift: drift, Pause: pause, LeftOut: skipped}
-	message := "a switch was not as declared, and was repaired"
+	message, more := "a switch was not as declared, and was repaired", []any{"next_repair_after", pause, "left_out", skipped}
 	if err != nil {
 		e.Reason, message = err.Error(), "a switch is not as declared"
+		more = append(more, "error", err)
 	}
 	for _, v := range drift {
-		t.log.Warn(message, "switch", d, "owner", v.Owner, "what", v.Object, "missing", v.Missing, "changed", v.Changed,
-			"foreign", v.Foreign, "next_repair_after", pause, "left_out", skipped, "error", err)
+		t.log.With("switch", d, "owner", v.Owner, "what", v.Object, "missing", v.Missing, "changed", v.Changed, "foreign", v.Foreign).Warn(message, more...)
 	}
 	t.emit(e)
 }

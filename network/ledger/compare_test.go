@@ -329,3 +329,25 @@ func TestComparisonsConverge(t *testing.T) {
 		}
 	})
 }
+
+// TestBurstWithoutItsFlagIsNoDeviation checks that a meter without burst sizes is as declared when
+// the switch lists sizes of its own, as Open vSwitch does, and that declared sizes are compared.
+func TestBurstWithoutItsFlagIsNoDeviation(t *testing.T) {
+	for _, flags := range []uint16{openflow.MeterFlagKbps, openflow.MeterFlagKbps | openflow.MeterFlagBurst} {
+		w := newCompareWorld(t, rule.OneTable)
+		declared := rule.Meter{Switch: 1, ID: 3, Flags: flags, Bands: []openflow.MeterBand{{Type: openflow.BandDrop, Rate: 1000}}}
+		c, err := w.l.Plan(w.o, "k", rule.Program{Meters: []rule.Meter{declared}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Confirm()
+		listed := declared
+		listed.Bands = []openflow.MeterBand{{Type: openflow.BandDrop, Rate: 1000, Burst: 1000}}
+		comparison := w.l.Compare(1)
+		d := comparison.Drift(Found{Meters: []rule.Meter{listed}})
+		comparison.End()
+		if want := flags&openflow.MeterFlagBurst != 0; len(d.Deviations) > 0 != want {
+			t.Errorf("with flags %#x deviations are %v, want any: %v", flags, d.Deviations, want)
+		}
+	}
+}

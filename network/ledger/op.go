@@ -104,7 +104,16 @@ func sameGroup(a, b *rule.Group) bool {
 	})
 }
 
-func sameMeter(a, b *rule.Meter) bool { return a.Flags == b.Flags && slices.Equal(a.Bands, b.Bands) }
+// sameMeter reports whether two meters do the same. The burst sizes count only with the flag for
+// them: without it Open vSwitch lists sizes of its own.
+func sameMeter(a, b *rule.Meter) bool {
+	return a.Flags == b.Flags && slices.EqualFunc(a.Bands, b.Bands, func(x, y openflow.MeterBand) bool {
+		if a.Flags&openflow.MeterFlagBurst == 0 {
+			x.Burst, y.Burst = 0, 0
+		}
+		return x == y
+	})
+}
 
 // Reported is a rule as a switch lists it.
 type Reported struct {
