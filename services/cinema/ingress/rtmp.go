@@ -59,7 +59,7 @@ func (r *receiver) acceptRTMP(ctx context.Context, conn net.Conn) {
 		err = c.Permit()
 	}
 	if err == nil {
-		err = r.publish(newProducer(from.String(), &rtmpStream{conn: conn, rtmp: c}, time.Now()))
+		err = r.publish(newProducer(from.String(), &rtmpStream{conn: conn, rtmp: c, times: timeline{second: 1000, bits: 32}}, time.Now()))
 	}
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -86,6 +86,7 @@ type rtmpStream struct {
 	rtmp *rtmp.Conn
 	// configs holds the last configuration of each decoder, as a tag.
 	configs [numMedia][]byte
+	times   timeline
 	tag     []byte
 	one     [1]unit
 }
@@ -128,6 +129,10 @@ func (s *rtmpStream) read(deadline time.Time) ([]unit, error) {
 		if config {
 			s.configs[u.medium] = appendTag(nil, m)
 			u.setup, u.key = true, false
+		}
+		if !config {
+			m.Timestamp += uint32(s.times.shift(u.medium, int64(m.Timestamp)))
+			s.tag = appendTag(s.tag[:0], m)
 		}
 		u.data = s.tag
 		s.one[0] = u

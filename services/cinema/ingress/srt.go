@@ -416,7 +416,7 @@ func (c *srtClient) publish(stdout *os.File) error {
 		}
 		return buf[:n], err
 	}
-	return c.s.r.publish(newProducer(c.from.String(), &tsStream{next: next, close: func() { c.cancel(nil) }}, time.Now()))
+	return c.s.r.publish(newProducer(c.from.String(), newTSStream(next, func() { c.cancel(nil) }), time.Now()))
 }
 
 // inductionOf returns the first packet of the handshake that a request belongs to.

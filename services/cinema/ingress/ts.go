@@ -18,10 +18,16 @@ type tsStream struct {
 	close func()
 
 	scanner mpegts.Scanner
+	times   timeline
 	rest    []byte // bytes that are not a whole packet yet
 	tables  [2][]byte
 	units   []unit
 	buf     []byte
+}
+
+// newTSStream returns the transport stream whose bytes next returns.
+func newTSStream(next func(deadline time.Time) ([]byte, error), end func()) *tsStream {
+	return &tsStream{next: next, close: end, times: timeline{second: 90000, bits: 33}}
 }
 
 // Close ends the stream.
@@ -46,7 +52,15 @@ func (s *tsStream) read(deadline time.Time) ([]unit, error) {
 		}
 		packet := rest[:mpegts.PacketSize]
 		rest = rest[mpegts.PacketSize:]
-		switch x := s.scanner.Scan(packet); x.Kind {
+		x := s.scanner.Scan(packet)
+		if x.Timed {
+			m := picture
+			if x.Kind == mpegts.Sound {
+				m = sound
+			}
+			mpegts.Shift(packet, s.times.shift(m, x.Time))
+		}
+		switch x.Kind {
 		case mpegts.Table:
 			s.keepTable(packet)
 			s.units = append(s.units, unit{medium: noMedium, data: packet})

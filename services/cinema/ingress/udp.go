@@ -50,7 +50,7 @@ func (r *receiver) readUDP(conn *net.UDPConn) {
 		}
 		if to == nil || sender != from || to.closed() {
 			x := newDatagrams()
-			if err := r.publish(newProducer(sender.String(), &tsStream{next: x.next, close: x.close}, time.Now())); err != nil {
+			if err := r.publish(newProducer(sender.String(), newTSStream(x.next, x.close), time.Now())); err != nil {
 				r.refuse(sender.Addr(), err)
 				continue
 			}
