@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -31,7 +32,7 @@ type Status struct {
 	Drift     int         `json:"drift" doc:"Rules, groups and meters that were not as declared in the connected switches, and were repaired. /network/switches has them by switch"`
 
 	Certificates []Certificate  `json:"certificates" doc:"The controller's own certificates and their expiry"`
-	Errors       []ServiceError `json:"errors" doc:"Present problems of all services"`
+	Errors       []ServiceError `json:"errors" doc:"Present problems of the network and of all services"`
 }
 
 // ServiceError describes a present problem of a service.
@@ -44,9 +45,12 @@ type ServiceError struct {
 // remedy.
 type errorReporter interface{ Errors() []string }
 
-// serviceErrors returns the problems of the services that have read their store.
+// serviceErrors returns the problems of the network, and of the services that have read their store.
 func (c *Controller) serviceErrors() []ServiceError {
 	all := []ServiceError{}
+	for _, l := range c.net.Loops() {
+		all = append(all, ServiceError{"network", network.LoopReason(l)})
+	}
 	for _, s := range c.services {
 		t, ok := s.(errorReporter)
 		if !ok {

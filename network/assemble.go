@@ -44,6 +44,7 @@ func assemble(config Config) (*Network, error) {
 	n.links = discovery.New(discovery.Options{
 		Interval: c.DiscoveryInterval, Lifetime: c.DiscoveryTimeout,
 		Settle: c.DiscoverySettle, Window: c.LatencyWindow,
+		Keep: func(at PortRef) bool { return c.PortRoles[at] == PortUplink },
 	}, time.Now())
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,

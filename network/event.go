@@ -40,12 +40,16 @@ const (
 	// EventsLeftOut means that some events about hosts and the state of a Port, or about refused
 	// claims at a Switch (its port 0), were not published because there were too many.
 	EventsLeftOut
+	// LoopFound means that Port was blocked because a foreign bridge connects it with the port
+	// From. LoopGone means that the loop is gone and Port is used again.
+	LoopFound
+	LoopGone
 )
 
 var eventNames = [...]string{
 	SwitchUp: "switch.up", SwitchDown: "switch.down", PortUp: "port.up", PortDown: "port.down", LinkUp: "link.up", LinkDown: "link.down",
 	HostAdded: "host.added", HostMoved: "host.moved", HostRemoved: "host.removed", HostChanged: "host.changed", SwitchRefused: "switch.refused", HostRefused: "host.refused",
-	LinkMisplaced: "link.misplaced", SwitchDrifted: "switch.drifted", EventsLeftOut: "events.left-out",
+	LinkMisplaced: "link.misplaced", SwitchDrifted: "switch.drifted", EventsLeftOut: "events.left-out", LoopFound: "loop.found", LoopGone: "loop.gone",
 }
 
 // String returns the event's name in logs and in the event stream.
@@ -65,7 +69,8 @@ type Event struct {
 	Port PortRef
 	// Link is set for link events.
 	Link Link
-	// Host is set for host events, and From is the previous place of a host that has moved.
+	// Host is set for host events, and From is the previous place of a host that has moved, or the
+	// other end of a loop.
 	Host Host
 	From PortRef
 	// Drift is set for SwitchDrifted: what was not as declared. Another repair of the same switch

@@ -113,8 +113,26 @@ func (x *dispatcher) linkChanges(changes []discovery.Change) {
 			x.lostLinks.add(c.Link, time.Now())
 			x.publisher.emit(Event{Kind: LinkDown, Link: c.Link})
 			x.repairs.request(c.Link.From)
+		case discovery.LoopFound:
+			x.hostChanges(x.hosts.RemovePort(c.Port))
+			x.publisher.loop(LoopFound, c)
+			x.repairs.request(c.Port)
+		case discovery.LoopGone:
+			x.publisher.loop(LoopGone, c)
+			x.repairs.request(PortRef{})
 		default:
 			x.repairs.request(PortRef{})
+		}
+	}
+}
+
+// probeLoop probes two ports soon: a host that is seen at both may show that a foreign bridge
+// connects them.
+func (x *dispatcher) probeLoop(a, b PortRef) {
+	now := time.Now()
+	for _, at := range []PortRef{a, b} {
+		if x.links.ProbeSoon(at, now) {
+			x.linkProber.due.set()
 		}
 	}
 }
@@ -124,6 +142,7 @@ func (x *dispatcher) hostChanges(changes []hosts.Change) {
 	for _, c := range changes {
 		switch c.Kind {
 		case hosts.ClaimRefused:
+			x.probeLoop(c.From, c.Host.At)
 			x.publisher.hostRefused(c)
 			fallthrough
 		case hosts.ClaimPending, hosts.ClaimAccepted:
@@ -139,6 +158,7 @@ func (x *dispatcher) hostChanges(changes []hosts.Change) {
 			}
 		case hosts.Moved:
 			e.Kind, e.From = HostMoved, c.From
+			x.probeLoop(c.From, c.Host.At)
 			x.repairs.request(PortRef{})
 		case hosts.Removed:
 			e.Kind = HostRemoved

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -22,6 +24,7 @@ type publisher struct {
 	refusalLimiter eventLimiter  // for refused claims about hosts, by switch
 	misplacedLog   lograte.Limit // for links at ports for end hosts
 	driftLimiter   eventLimiter  // for deviations from what is declared, by switch
+	loopLog        lograte.Limit // for loops
 
 	mu   sync.Mutex
 	subs atomic.Pointer[[]func(Event)]
@@ -133,6 +136,30 @@ func (t *publisher) drifted(d openflow.DatapathID, drift []Deviation, pause time
 	t.emit(e)
 }
 
+// loop reports a port that is blocked because of a loop, or used again.
+func (t *publisher) loop(kind EventKind, c discovery.Change) {
+	e := Event{Kind: kind, Switch: c.Port.Switch, Port: c.Port, From: c.Other}
+	if kind == LoopFound {
+		e.Reason = LoopReason(discovery.Loop{Blocked: c.Port, Other: c.Other})
+	}
+	if skipped, ok := t.loopLog.Turn(time.Now()); ok {
+		if kind == LoopFound {
+			t.log.Warn("a port is blocked because of a loop", "port", c.Port, "other", c.Other, "reason", e.Reason, "left_out", skipped)
+		} else {
+			t.log.Info("a loop is gone: its port is used again", "port", c.Port, "other", c.Other, "left_out", skipped)
+		}
+	}
+	t.emit(e)
+}
+
+// LoopReason describes a loop, and says what to do about it.
+func LoopReason(l discovery.Loop) string {
+	if l.Blocked == l.Other {
+		return fmt.Sprintf("the network behind port %v has a loop: what is sent out comes back; find two ports there that are connected", l.Blocked)
+	}
+	return fmt.Sprintf("port %v is connected with port %v by a bridge that is not of this network, and is blocked so that nothing circulates; remove one of the two cables", l.Blocked, l.Other)
+}
+
 const (
 	// driftBurst is the number of repairs of one switch that are reported at once. After that, one
 	// repair a second is reported.
@@ -171,7 +198,7 @@ type portEvents struct {
 // allow reports whether an event is published, and how many of its port were left out before.
 func (t *eventLimiter) allow(e *Event) (leftOut int, ok bool) {
 	switch e.Kind {
-	case HostAdded, HostMoved, HostRemoved, HostChanged, PortUp, PortDown:
+	case HostAdded, HostMoved, HostRemoved, HostChanged, PortUp, PortDown, LoopFound, LoopGone:
 	default:
 		return 0, true
 	}

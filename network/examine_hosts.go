@@ -34,6 +34,7 @@ func (d *Doctor) ExamineAddresses(list func() []diagnosis.Needed) {
 func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	r.Findings = append(r.Findings, diagnosis.Addresses(d.hosts.All())...)
 	r.Findings = append(r.Findings, diagnosis.Moving(d.hosts.Flapping(diagnosis.FlappingTimes, time.Now()))...)
+	r.Findings = append(r.Findings, diagnosis.Loops(d.snapshots.links.Loops(), LoopReason)...)
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/linkprobe"
 	"github.com/sluice-net/sluice/network/networktest"
@@ -65,11 +66,14 @@ func joined(t *testing.T, n *network.Network, options ...fake.Options) (switches
 	return switches, cables
 }
 
+// loopType is the Ethernet type of loop probes.
+const loopType = discovery.LoopType
+
 // TestFaultsOfLinksAreFound checks that faults which only hardware causes are found, named and
 // located; that a sound link has no finding; and that no link is sent more than 100 frames.
 func TestFaultsOfLinksAreFound(t *testing.T) {
 	t.Parallel()
-	discovery := func(f []byte) bool { return be16(f[12:]) == packet.TypeLLDP }
+	discovery := func(f []byte) bool { return be16(f[12:]) == packet.TypeLLDP || be16(f[12:]) == loopType }
 	losing := func(lost func(f []byte, h packet.Headers) bool) func([]byte) [][]byte {
 		return func(f []byte) [][]byte {
 			if h, _ := packet.Parse(f); !discovery(f) && lost(f, h) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
@@ -26,7 +27,7 @@ func TestVirtualAddress(t *testing.T) {
 	left := make(chan sent, 64)
 	n, _ := networktest.Start(t, network.Config{})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, OnOutput: func(port uint32, frame []byte) {
-		if h, err := packet.Parse(frame); err == nil && !h.Has(packet.LLDP) && h.EthType != packet.TypeLLDP {
+		if h, err := packet.Parse(frame); err == nil && !h.Has(packet.LLDP) && h.EthType != packet.TypeLLDP && h.EthType != discovery.LoopType {
 			left <- sent{port, h}
 		}
 	}})

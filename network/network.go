@@ -180,6 +180,9 @@ func (n *Network) Switches() []*Switch { return n.switches.list() }
 // Topology returns the current snapshot of switches and links.
 func (n *Network) Topology() *Topology { return n.snapshots.topo.Load() }
 
+// Loops returns the loops through foreign bridges, each with the port that is blocked because of it.
+func (n *Network) Loops() []discovery.Loop { return n.links.Loops() }
+
 // Subscribe registers f to be called with every event, on the goroutine where the event occurs. f
 // must not block.
 func (n *Network) Subscribe(f func(Event)) { n.publisher.subscribe(f) }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"errors"
 	"math/big"
 	"net"
@@ -17,8 +18,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/networktest"
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -40,9 +43,9 @@ type outputs struct {
 
 func newOutputs() *outputs { return &outputs{came: make(chan struct{}, 1000)} }
 
-// take is the OnOutput of a fake switch. It ignores link probes.
+// take is the OnOutput of a fake switch. It ignores probes of links and loops.
 func (o *outputs) take(port uint32, frame []byte) {
-	if frame[12] == 0x88 && frame[13] == 0xcc {
+	if kind := binary.BigEndian.Uint16(frame[12:]); kind == packet.TypeLLDP || kind == discovery.LoopType {
 		return
 	}
 	o.mu.Lock()

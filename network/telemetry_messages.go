@@ -5,6 +5,7 @@ import (
 	"iter"
 	"sync/atomic"
 
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -115,7 +116,7 @@ const (
 	packetOutActions = 24
 )
 
-// isLLDP reports whether the packet in a message is LLDP. The element before the packet has its
+// isLLDP reports whether the packet in a message is LLDP or, as far as counts go, a loop probe. The element before the packet has its
 // length at offset length, and begins returns the packet's offset for it.
 func isLLDP(m []byte, length int, packetStart func(int) int) bool {
 	if len(m) < length+2 {
@@ -123,7 +124,11 @@ func isLLDP(m []byte, length int, packetStart func(int) int) bool {
 	}
 	const addresses = 12
 	offset := packetStart(int(binary.BigEndian.Uint16(m[length:]))) + addresses
-	return len(m) >= offset+2 && binary.BigEndian.Uint16(m[offset:]) == packet.TypeLLDP
+	if len(m) < offset+2 {
+		return false
+	}
+	kind := binary.BigEndian.Uint16(m[offset:])
+	return kind == packet.TypeLLDP || kind == discovery.LoopType
 }
 
 // multipartIndex returns the index of a multipart message's type.

@@ -33,6 +33,10 @@ func (x *linkProber) HandlePacketIn(p *PacketIn) Verdict {
 		x.probes.receive(p)
 		return Stop
 	}
+	if p.Headers.EthDst == discovery.LoopMulticast && p.Headers.EthType == discovery.LoopType {
+		x.receiveLoop(p)
+		return Stop
+	}
 	if p.Headers.EthType != 0x88cc {
 		return Continue
 	}
@@ -51,6 +55,18 @@ func (x *linkProber) HandlePacketIn(p *PacketIn) Verdict {
 	}
 	x.onChanges(changes)
 	return Stop
+}
+
+// receiveLoop handles a probe of a loop.
+func (x *linkProber) receiveLoop(p *PacketIn) {
+	if p.InPort > openflow.PortMax {
+		return
+	}
+	changes, err := x.links.ReceiveLoop(p.Data[p.Headers.L3:], PortRef{Switch: p.Switch.dpid, Port: p.InPort}, p.At)
+	if err != nil && err != discovery.ErrForeign { //nolint:errorlint // discovery returns it unwrapped
+		p.Switch.logLimiter.Warn(x.log, "probe of a loop refused", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+	}
+	x.onChanges(changes)
 }
 
 // control returns the round-trip times of the control connection to a switch.
@@ -77,19 +93,27 @@ func (x *linkProber) probe(now time.Time) time.Time {
 		}
 	}
 	for _, at := range due.Probe {
-		s, ok := x.switches.get(at.Switch)
-		if !ok {
-			continue
-		}
-		frame := x.links.Probe(nil, at, time.Now())
-		if frame == nil {
-			continue
-		}
-		if err := s.PacketOut(openflow.PortController, x.queues.output(at), frame); err != nil {
-			s.logLimiter.Warn(x.log, "probing a port", "port", at, "error", err)
-		}
+		x.send(at, x.links.Probe)
+	}
+	for _, at := range due.LoopProbe {
+		x.send(at, x.links.LoopProbe)
 	}
 	return due.Next
+}
+
+// send sends the probe that make returns out of a port.
+func (x *linkProber) send(at PortRef, make func([]byte, PortRef, time.Time) []byte) {
+	s, ok := x.switches.get(at.Switch)
+	if !ok {
+		return
+	}
+	frame := make(nil, at, time.Now())
+	if frame == nil {
+		return
+	}
+	if err := s.PacketOut(openflow.PortController, x.queues.output(at), frame); err != nil {
+		s.logLimiter.Warn(x.log, "probing a port", "port", at, "error", err)
+	}
 }
 
 // probeQueues holds the ports where probes of links use a queue of their own.

@@ -209,6 +209,8 @@ func EventAttrs(attrs any) any {
 		out.Switch, out.Drift, out.Pause = e.Switch.String(), deviationsOf(e.Drift), e.Pause.Seconds()
 	case network.PortUp, network.PortDown, network.HostRefused, network.EventsLeftOut:
 		out.Switch, out.Port = e.Port.Switch.String(), e.Port.Port
+	case network.LoopFound, network.LoopGone:
+		out.Switch, out.Port, out.From = e.Port.Switch.String(), e.Port.Port, knownPlace(e.From)
 	case network.LinkUp, network.LinkDown, network.LinkMisplaced:
 		out.Link = new(linkOf(e.Link, stats.Loss{}))
 	default:

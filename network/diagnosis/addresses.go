@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -13,6 +14,7 @@ import (
 // The faults of hosts' places.
 const (
 	TwoVLANs Fault = "two-vlans" // an address is in two VLANs at two places
+	Loop     Fault = "loop"      // a port is blocked because a foreign bridge closes a loop
 	Flapping Fault = "flapping"  // an address moves back and forth
 	NoHost   Fault = "no-host"   // no host has an address that a service needs
 	Silent   Fault = "silent"    // a host that a service needs does not answer
@@ -51,6 +53,17 @@ func Moving(restless []hosts.FlappingHost) (out []Finding) {
 			Fault: Flapping, Level: Warn, From: r.Host.At,
 			Found:  fmt.Sprintf("host %v has moved, or is said to have, %d times since %s, the last time from or to %v", r.Host.MAC, r.Times, r.Since.Format(time.TimeOnly), r.Elsewhere),
 			Remedy: "look for two hosts with one address, a loop between the two ports outside the network, or a host with two cables whose bond is not one of the switch; pin it (network.hosts.pinned) if somebody pretends to be it",
+		})
+	}
+	return out
+}
+
+// Loops returns a finding for each port that is blocked because of a loop. reason describes one.
+func Loops(loops []discovery.Loop, reason func(discovery.Loop) string) (out []Finding) {
+	for _, l := range loops {
+		out = append(out, Finding{
+			Fault: Loop, Level: Warn, From: l.Blocked, Found: reason(l),
+			Remedy: "remove one of the two cables, or keep the blocked one as a spare that is used when the other one goes down",
 		})
 	}
 	return out

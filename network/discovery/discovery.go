@@ -34,6 +34,8 @@ type Options struct {
 	Key []byte
 	// Guard, if not nil, reports whether links through a port are refused.
 	Guard func(topology.PortRef) bool
+	// Keep, if not nil, reports whether the other port of a loop is blocked if possible.
+	Keep func(topology.PortRef) bool
 }
 
 // The defaults of Options.
@@ -65,13 +67,18 @@ const (
 	// LinkUnprobed reports that the probes of a link do not arrive, and that it is kept because
 	// it carries other packets.
 	LinkUnprobed
+	// LoopFound reports that Port is blocked: a foreign bridge connects it with another edge port,
+	// or brings its own frames back. LoopGone reports that the loop is gone.
+	LoopFound
+	LoopGone
 )
 
-// Change is a change that discovery has found. Link is set for links, Port for edge ports.
+// Change is a change that discovery has found. Link is set for links, Port for edge ports and
+// loops. Other is the port at the other end of a loop.
 type Change struct {
-	Kind Kind
-	Link topology.Link
-	Port topology.PortRef
+	Kind        Kind
+	Link        topology.Link
+	Port, Other topology.PortRef
 }
 
 // Discovery is the table of ports and links. It is safe for concurrent use.
@@ -103,6 +110,7 @@ type port struct {
 	outLink    *link              // the link that leaves by the port
 	linkedFrom map[*port]struct{} // ports whose links lead here
 	traffic    traffic
+	loop       loop
 	queueItem
 }
 
@@ -152,7 +160,7 @@ func (d *Discovery) PortUp(at topology.PortRef, mac openflow.MAC, now time.Time)
 		m = &switchPorts{dpid: at.Switch, ports: map[uint32]*port{}}
 		d.switches[at.Switch] = m
 	}
-	p := &port{at: at, sw: m, mac: mac, next: now, settle: now.Add(d.opts.Settle), linkedFrom: map[*port]struct{}{}}
+	p := &port{at: at, sw: m, mac: mac, next: now, settle: now.Add(d.opts.Settle), linkedFrom: map[*port]struct{}{}, loop: loop{since: now}}
 	m.ports[at.Port] = p
 	d.schedule.add(p, d.nextCheck(p, now))
 	return changes
@@ -192,6 +200,7 @@ func (d *Discovery) drop(p *port) []Change {
 	for _, other := range sorted(p.linkedFrom) {
 		changes = append(changes, d.unlink(other))
 	}
+	changes = append(changes, d.leaveLoop(p)...)
 	d.schedule.remove(p)
 	if delete(p.sw.ports, p.at.Port); len(p.sw.ports) == 0 {
 		delete(d.switches, p.at.Switch)
@@ -262,7 +271,7 @@ func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef
 	if pr.controller != d.controller {
 		return nil, ErrForeign
 	}
-	if !hmac.Equal(sum, hash(d.key, body)) {
+	if !hmac.Equal(sum, hash(d.key, linkLabel, body)) {
 		return nil, fmt.Errorf("%w at %v: claims to come from %v", ErrForged, at, pr.from)
 	}
 	d.mu.Lock()
@@ -301,6 +310,7 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 	}
 	fresh := from.outLink == nil
 	if fresh {
+		changes = append(changes, append(d.unblock(from), d.unblock(here)...)...)
 		d.connect(from, here)
 		if here.outLink == nil { // its earlier probes arrived before the other end was known
 			here.next = now

@@ -479,7 +479,7 @@ func FuzzReceive(f *testing.F) {
 			return
 		}
 		// Only the probes made above are authentic.
-		if body, sum, err := findBody(p); err != nil || string(sum) != string(hash(d.key, body)) {
+		if body, sum, err := findBody(p); err != nil || string(sum) != string(hash(d.key, linkLabel, body)) {
 			t.Fatalf("bytes made without the key were believed: %v", cs)
 		}
 	})

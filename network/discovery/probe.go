@@ -63,10 +63,17 @@ func parseProbe(b []byte) probe {
 	}
 }
 
-// hash authenticates a body. The label makes the hash differ from any other use of the key.
-func hash(key, body []byte) []byte {
+// The labels make the hashes of link probes and loop probes differ from each other, and from any
+// other use of the key.
+const (
+	linkLabel = "sluice link probe 1\x00"
+	loopLabel = "sluice loop probe 1\x00"
+)
+
+// hash authenticates a body.
+func hash(key []byte, label string, body []byte) []byte {
 	h := hmac.New(sha256.New, key)
-	h.Write([]byte("sluice link probe 1\x00"))
+	h.Write([]byte(label))
 	h.Write(body)
 	return h.Sum(nil)[:hashSize]
 }
@@ -83,7 +90,7 @@ func appendFrame(b []byte, mac openflow.MAC, p probe, key []byte, ttl time.Durat
 	body := p.append(nil)
 	org := append([]byte(oui), subtype)
 	org = append(org, body...)
-	b = appendTLV(b, tlvOrg, append(org, hash(key, body)...))
+	b = appendTLV(b, tlvOrg, append(org, hash(key, linkLabel, body)...))
 	return appendTLV(b, tlvEnd, nil)
 }
 

@@ -10,6 +10,9 @@ import (
 type Due struct {
 	// Probe lists the ports to be probed now, by a call of Probe for each.
 	Probe []topology.PortRef
+	// LoopProbe lists those of them without a link, where loops are looked for by a call of LoopProbe
+	// for each.
+	LoopProbe []topology.PortRef
 	// Count lists the ports whose counters are to be read and passed to Counted: the ends of
 	// links whose probes are overdue.
 	Count []topology.PortRef
@@ -49,12 +52,17 @@ func (d *Discovery) check(p *port, now time.Time, due *Due) {
 	if p.outLink != nil {
 		due.Changes = append(due.Changes, d.endIfSilent(p, now)...)
 	}
+	due.Changes = append(due.Changes, d.endLoop(p, now)...)
 	if !p.edge && !now.Before(d.edgeSince(p)) {
 		p.edge = true
 		due.Changes = append(due.Changes, Change{Kind: EdgeUp, Port: p.at})
 	}
 	if !now.Before(p.next) {
 		due.Probe = append(due.Probe, p.at)
+		if p.outLink == nil && len(p.linkedFrom) == 0 {
+			due.LoopProbe = append(due.LoopProbe, p.at)
+			p.loop.sentAt = now
+		}
 		if p.outLink != nil {
 			p.outLink.probesSent++
 		}
@@ -75,6 +83,9 @@ func (d *Discovery) nextCheck(p *port, now time.Time) time.Time {
 			wake = earliest(wake, dead)
 		}
 	}
+	if p.loop.blocked() {
+		wake = earliest(wake, p.loop.until)
+	}
 	if !p.edge {
 		wake = earliest(wake, d.edgeSince(p))
 	}
@@ -86,7 +97,7 @@ var never = time.Unix(1<<40, 0)
 
 // edgeSince returns the time from which a port shows no sign of a link or a loop.
 func (d *Discovery) edgeSince(p *port) time.Time {
-	if p.outLink != nil || len(p.linkedFrom) > 0 {
+	if p.outLink != nil || len(p.linkedFrom) > 0 || p.loop.blocked() {
 		return never
 	}
 	from := p.settle

@@ -3,6 +3,7 @@ package forward
 import (
 	"slices"
 
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
@@ -29,6 +30,8 @@ func anyGroup() openflow.OXM {
 // even if a flow's rules would forward them, because they reveal hosts' addresses. A switch that
 // cannot match ICMPv6 types sends up ARP only.
 //
+// Everything that arrives at a blocked port is dropped, except for probes of loops.
+//
 // Rules that send packets to the controller are leased. Below them are rules for the time
 // without a controller, and between the two is AskProgram.
 func (v *View) BaseProgram() rule.Program {
@@ -46,6 +49,9 @@ func (v *View) BaseProgram() rule.Program {
 		edges := v.Edges.EdgePorts(s)
 		for _, port := range edges {
 			p.Rules = append(p.Rules, v.learnRules(topology.PortRef{Switch: s, Port: port})...)
+		}
+		for _, port := range v.Edges.BlockedPorts(s) {
+			p.Rules = append(p.Rules, blockRules(topology.PortRef{Switch: s, Port: port})...)
 		}
 		p.Rules = append(p.Rules, v.offlineRules(s, edges)...)
 	}
@@ -110,6 +116,18 @@ func (v *View) learnRules(at topology.PortRef) []rule.Rule {
 	nd.Match = openflow.MustMatch(in, openflow.EthType(packet.TypeIPv6), openflow.IPProto(packet.ProtoICMPv6),
 		openflow.ICMPv6Type(packet.NeighborAdvertisement))
 	return []rule.Rule{r, nd}
+}
+
+func blockRules(at topology.PortRef) []rule.Rule {
+	in := openflow.InPort(at.Port)
+	return []rule.Rule{
+		{Switch: at.Switch, Stage: rule.StageRoute, Offset: rule.RouteBlocked, Match: openflow.MustMatch(in)},
+		{
+			Switch: at.Switch, Stage: rule.StageRoute, Offset: rule.RouteBlockedProbe, Leased: true,
+			Match:   openflow.MustMatch(in, openflow.EthDst(discovery.LoopMulticast), openflow.EthType(discovery.LoopType)),
+			Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
+		},
+	}
 }
 
 // Shrink returns the rules and outputs that two base programs have in common. A change from one

@@ -22,6 +22,8 @@ type Hosts interface {
 type Edges interface {
 	IsEdge(topology.PortRef) bool
 	EdgePorts(openflow.DatapathID) []uint32
+	// BlockedPorts returns the ports that are blocked because a foreign bridge closes a loop there.
+	BlockedPorts(openflow.DatapathID) []uint32
 }
 
 // View is the network as forwarding sees it.

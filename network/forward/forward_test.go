@@ -21,10 +21,10 @@ func mac(n byte) openflow.MAC { return openflow.MAC{2, 0, 0, 0, 0, n} }
 
 // net is a network for tests: cables, hosts and edge ports.
 type net struct {
-	links []topology.Link
-	hosts map[openflow.MAC]topology.PortRef
-	ips   map[netip.Addr]hosts.Neighbor
-	edges map[openflow.DatapathID][]uint32
+	links          []topology.Link
+	hosts          map[openflow.MAC]topology.PortRef
+	ips            map[netip.Addr]hosts.Neighbor
+	edges, blocked map[openflow.DatapathID][]uint32
 }
 
 func (n *net) cable(a, b topology.PortRef) {
@@ -56,6 +56,8 @@ func (n *net) Neighbor(a netip.Addr, _ uint16) (hosts.Neighbor, bool) {
 func (n *net) IsVirtual(m openflow.MAC) bool { return m == mac(100) }
 
 func (n *net) IsEdge(r topology.PortRef) bool { return slices.Contains(n.edges[r.Switch], r.Port) }
+
+func (n *net) BlockedPorts(s openflow.DatapathID) []uint32 { return n.blocked[s] }
 
 func (n *net) EdgePorts(s openflow.DatapathID) []uint32 { return n.edges[s] }
 

@@ -91,6 +91,8 @@ const (
 	RouteNoLabel       = 270  // drops frames of MobilityFirst with an unknown label
 	RouteLabel         = 280  // paths between names, by label
 	RouteLearn         = 300  // packets that reveal hosts go to the controller; leased
+	RouteBlocked       = 310  // drops everything from a port that is blocked because of a loop
+	RouteBlockedProbe  = 311  // probes of loops from such a port go to the controller; leased
 	RouteSubflowAsk    = 400  // SYNs with the mark of further subflows go to the controller; leased
 	RouteSubflowQuiet  = 405  // drops such SYNs from a port that sends too many of them; leased
 	RouteSubflow       = 410  // placed subflows

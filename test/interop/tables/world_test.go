@@ -147,6 +147,8 @@ func drawLayout(t *rapid.T) rule.Layout {
 // IsEdge and EdgePorts make the world what default forwarding asks for edges.
 func (w *world) IsEdge(at network.PortRef) bool { return slices.Contains(w.edges[at.Switch], at.Port) }
 
+func (w *world) BlockedPorts(openflow.DatapathID) []uint32 { return nil }
+
 func (w *world) EdgePorts(d openflow.DatapathID) []uint32 { return w.edges[d] }
 
 // path is the way of fewest links between two ports.
