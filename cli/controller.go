@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,19 +15,17 @@ import (
 
 func controllerCommand(app *commands.App, services []commands.Service) *cobra.Command {
 	definitions := commands.Definitions(services)
-	load := func(s config.Sources) (*config.Controller, error) {
-		return config.LoadController(s, kit.Sections(definitions))
-	}
+	defaults := func() *config.Controller { return config.DefaultController(kit.Sections(definitions)) }
 	return commands.Daemon(app, &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller",
 		Long: `Runs the controller until it gets SIGINT or SIGTERM. The rules stay in the switches,
 so that established traffic goes on, and a restarted controller adopts them. After
-SIGHUP the controller reads its configuration again: log.level, the API's token,
-network.hosts.pinned, qos.critical, qos.classes, cinema.channels, mobilityfirst.nodes
-and the classes, pools and devices of handover take effect, and the log names changed
-settings that need a restart. A file with errors, without any setting, or that is not
-a regular file changes nothing.
+SIGHUP the controller reads its configuration again, and the log names changed settings
+that need a restart. A file with errors, without any setting, or that is not a regular
+file changes nothing. These settings take effect without a restart:
+
+  ` + strings.Join(config.Reloadable(defaults()), "\n  ") + `
 
 Without a configuration the controller listens only on loopback: on port 6653 for
 switches, and on port 8080 for the API. It creates a token for the API and writes it
@@ -34,7 +33,7 @@ into its data folder.`,
 		Example: `  sluice controller
   sluice controller --config /etc/sluice/controller.yaml
   sluice controller --set log.level=debug --set store.kind=memory`,
-	}, load, func(ctx context.Context, r *commands.Running[*config.Controller]) error {
+	}, defaults, func(ctx context.Context, r *commands.Running[*config.Controller]) error {
 		for _, w := range r.Config.Warnings {
 			r.Log.Warn("configuration", "warning", w)
 		}

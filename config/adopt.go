@@ -12,33 +12,63 @@ import (
 // ErrPartly reports that only some of the changes of a reloaded configuration have taken effect.
 var ErrPartly = errors.New("some of it has taken effect; SIGHUP tries the rest again")
 
-// Adopt returns the configuration that is in force once next has been read: c, with those settings
-// of next that take effect without a restart. next must have the same services.
-func (c *Controller) Adopt(next *Controller) *Controller {
-	now := *c
-	now.Log.Level = next.Log.Level
-	now.API.TokenFile = next.API.TokenFile
-	now.Network.Hosts.Pinned = next.Network.Hosts.Pinned
-	now.Services = slices.Clone(c.Services)
-	for i, x := range now.Services {
-		now.Services[i].Section = x.Section.Adopt(next.Services[i].Section)
+// Adopt returns the configuration that is in force once next has been read: a copy of now with those
+// settings of next that take effect without a restart. These have the tag reload:"yes". Those of a
+// section that is not enabled in both configurations keep their values. T is a pointer to a
+// configuration; for that of a controller, both must have the same services. Adopt changes neither.
+func Adopt[T Checked](now, next T) T {
+	adopted := reflect.New(reflect.TypeOf(now).Elem())
+	adopted.Elem().Set(reflect.ValueOf(now).Elem())
+	if c, ok := adopted.Interface().(*Controller); ok {
+		c.Services = slices.Clone(c.Services)
+		for i, s := range c.Services {
+			section := reflect.New(reflect.TypeOf(s.Section).Elem())
+			section.Elem().Set(reflect.ValueOf(s.Section).Elem())
+			c.Services[i].Section = section.Interface().(Section)
+		}
 	}
-	return &now
+	adopt(adopted.Elem(), reflect.ValueOf(next).Elem())
+	return adopted.Interface().(T)
 }
 
-// Adopt returns the configuration that is in force once next has been read: a, with those settings
-// of next that take effect without a restart.
-func (a *Agent) Adopt(next *Agent) *Agent {
-	now := *a
-	now.Log.Level = next.Log.Level
-	return &now
+func adopt(now, next reflect.Value) {
+	ours, theirs := fieldsOf(now), fieldsOf(next)
+	for i, f := range ours {
+		if f.name == "enabled" && !(f.value.Bool() && theirs[i].value.Bool()) {
+			return
+		}
+	}
+	for i, f := range ours {
+		switch {
+		case reloads(f.tag):
+			f.value.Set(theirs[i].value)
+		case isSection(f.value.Type()):
+			adopt(f.value, theirs[i].value)
+		}
+	}
 }
+
+// Reloadable returns the keys of the settings that take effect without a restart.
+func Reloadable(c Checked) (keys []string) {
+	walk(reflect.ValueOf(c).Elem(), "", func(s setting) {
+		if reloads(s.tag) {
+			keys = append(keys, s.key)
+		}
+	})
+	return keys
+}
+
+// reloads reports whether a setting takes effect without a restart.
+func reloads(tag reflect.StructTag) bool { return tag.Get("reload") == "yes" }
 
 // Logging returns the settings of the log.
 func (c *Controller) Logging() Log { return c.Log }
 
 // Logging returns the settings of the log.
 func (a *Agent) Logging() Log { return a.Log }
+
+// Agent returns a.
+func (a *Agent) Agent() *Agent { return a }
 
 // Changed lists the keys in which two configurations of one kind differ, except for those in
 // exclude. It does not compare secrets.

@@ -15,8 +15,30 @@ func TestChanged(t *testing.T) {
 	if got, want := Changed(a, b), []string{"api.max_body", "log.level", "sample.enabled", "sample.limit"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got, want := Changed(a.Adopt(b), b), []string{"api.max_body", "sample.enabled"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("after it was read again: %v, want %v", got, want)
+}
+
+// TestAdopt checks that exactly the settings with the tag reload take effect without a restart, and
+// those of a section only while it is enabled.
+func TestAdopt(t *testing.T) {
+	a, b := sampleController(), sampleController()
+	b.Log.Level, b.Log.Format, b.API.MaxBody = "debug", "json", 4096
+	Of[*sampleSection](b).Limit, Of[*sampleSection](b).Secret = 4, "x"
+	now := Adopt(a, b)
+	if got, want := Changed(a, now), []string{"log.level", "sample.limit"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v have taken effect, want %v", got, want)
+	}
+	if got := Changed(a, sampleController()); len(got) != 0 {
+		t.Errorf("the earlier configuration has changed: %v", got)
+	}
+	for _, section := range []*sampleSection{Of[*sampleSection](a), Of[*sampleSection](b)} {
+		section.Enabled = false
+		if got, want := Changed(a, Adopt(a, b)), []string{"log.level"}; !reflect.DeepEqual(got, want) {
+			t.Errorf("from a section that is or was not enabled: %v have taken effect, want %v", got, want)
+		}
+		section.Enabled = true
+	}
+	if got, want := Reloadable(a), []string{"log.level", "api.token_file", "network.hosts.pinned", "sample.limit"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("settings %v take effect without a restart, want %v", got, want)
 	}
 }
 

@@ -28,10 +28,10 @@ var same = cmp.Options{
 }
 
 func TestDefaultsAreValid(t *testing.T) {
-	if _, err := LoadController(Sources{}, sampleSections()); err != nil {
+	if _, err := loadSample(Sources{}); err != nil {
 		t.Errorf("controller: %v", err)
 	}
-	if _, err := LoadAgent(Sources{}); err == nil || !strings.Contains(err.Error(), "control.tls.cert") {
+	if err := Load(Sources{}, DefaultAgent()); err == nil || !strings.Contains(err.Error(), "control.tls.cert") {
 		t.Errorf("an agent without certificates: %v", err)
 	}
 }
@@ -107,14 +107,14 @@ func TestLayers(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := LoadController(Sources{
+	c, err := loadSample(Sources{
 		File: file,
 		Env: []string{
 			"SLUICE_API_LISTEN=127.0.0.1:2", "SLUICE_LOG_FORMAT=json", "SLUICE_STORE_PREFIX=123", "SLUICE_TOKEN=x", "SLUICE_SERVER=y",
 			"SLUICE_OPENFLOW_LISTEN=127.0.0.1:7001,[::1]:7002", "SLUICE_SAMPLE_ENABLED=false", "HOME=/",
 		},
 		Set: []string{"api.listen=127.0.0.1:3", "network.stats_interval=2s", "network.switches={00000000000000a1: {rewrite: l2}}"},
-	}, sampleSections())
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,14 +195,14 @@ func TestEmptiedFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadController(Sources{File: file}, sampleSections()); err != nil {
+		if _, err := loadSample(Sources{File: file}); err != nil {
 			t.Errorf("%q at the start: %v", text, err)
 		}
-		if _, err := LoadController(Sources{File: file, Again: true, Set: []string{"log.level=debug"}}, sampleSections()); err == nil || !strings.Contains(err.Error(), "no setting in it") {
+		if _, err := loadSample(Sources{File: file, Again: true, Set: []string{"log.level=debug"}}); err == nil || !strings.Contains(err.Error(), "no setting in it") {
 			t.Errorf("%q while running: %v, want no setting in it", text, err)
 		}
 	}
-	if _, err := LoadController(Sources{Again: true}, sampleSections()); err != nil {
+	if _, err := loadSample(Sources{Again: true}); err != nil {
 		t.Errorf("without a file: %v", err)
 	}
 }

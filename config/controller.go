@@ -40,15 +40,12 @@ type ServiceSection struct {
 	Section  Section
 }
 
-// Section is the configuration of a service: a pointer to a struct, as Checked describes it.
+// Section is the configuration of a service: a pointer to a struct, as Checked describes it. Its key
+// enabled, if it has one, is a bool.
 type Section interface {
 	// Check reports problems of the section beyond its single values, and contradictions with the
 	// rest of the controller's configuration.
 	Check(*Checker, *Controller)
-	// Adopt returns the section that is in force once next, of the same type, has been read: a copy
-	// of the section with those settings of next that take effect without a restart. It changes
-	// neither.
-	Adopt(next Section) Section
 }
 
 // Of returns the section of the type S, which the controller must have.
@@ -78,7 +75,7 @@ type Agents struct {
 
 // Log describes which lines are logged, and in which format.
 type Log struct {
-	Level  string `yaml:"level" oneof:"debug|info|warn|error" doc:"The lowest level of lines that are written."`
+	Level  string `yaml:"level" reload:"yes" oneof:"debug|info|warn|error" doc:"The lowest level of lines that are written."`
 	Format string `yaml:"format" oneof:"text|json" doc:"text: key=value pairs on a line. json: one JSON object on a line."`
 }
 
@@ -153,7 +150,7 @@ type Snapshots struct {
 type API struct {
 	Listen    Address `yaml:"listen" doc:"Address and port on which the API listens. An address other than loopback needs tls."`
 	TLS       TLS     `yaml:"tls" doc:"Serves https. With ca, a client certificate of that authority is accepted instead of a token."`
-	TokenFile string  `yaml:"token_file" doc:"File with the bearer token. Empty: the file token below data_dir. If the file does not exist, the controller creates it with a random token, readable only by its owner."`
+	TokenFile string  `yaml:"token_file" reload:"yes" doc:"File with the bearer token. Empty: the file token below data_dir. If the file does not exist, the controller creates it with a random token, readable only by its owner."`
 	OpenReads bool    `yaml:"open_reads" doc:"Accepts requests that only read without a token. It is allowed only on loopback."`
 	MaxBody   Size    `yaml:"max_body" min:"1KiB" max:"64MiB" doc:"Largest body of a request."`
 }
@@ -207,7 +204,7 @@ type Discovery struct {
 type Hosts struct {
 	IgnoreVLAN bool                      `yaml:"ignore_vlan" doc:"Treats a MAC address as the same host on every VLAN, for networks that translate VLANs."`
 	Subnets    []netip.Prefix            `yaml:"subnets" doc:"Subnets of this network. Their addresses are learned from every IP packet, and not only from ARP and neighbour discovery."`
-	Pinned     map[netip.Addr]PinnedHost `yaml:"pinned" doc:"Hosts whose place never changes, like servers and gateways, by address. Packets that claim another place for them are ignored."`
+	Pinned     map[netip.Addr]PinnedHost `yaml:"pinned" reload:"yes" doc:"Hosts whose place never changes, like servers and gateways, by address. Packets that claim another place for them are ignored."`
 	Confirm    time.Duration             `yaml:"confirm" min:"50ms" max:"10s" doc:"How long a host may take to answer at its known place when it, or its address, appears at another one. If it does not answer, the new place is accepted."`
 	Access     int                       `yaml:"per_access_port" min:"1" max:"4096" doc:"Maximum number of hosts behind a port of the role access, see network.switches."`
 	HoldLimit  int                       `yaml:"hold_limit" min:"16" max:"1000000" doc:"Maximum number of packets of one switch that are held for services."`

@@ -35,8 +35,9 @@ type Problem = strictyaml.Problem
 type Problems = strictyaml.Problems
 
 // Checked is a configuration: a pointer to a struct. Its fields have the tags yaml (the key) and
-// doc (the description). They may have form, oneof, pattern, min and max (the valid values) and
-// file ("yes" for the name of a file that must exist).
+// doc (the description). They may have form, oneof, pattern, min and max (the valid values),
+// file ("yes" for the name of a file that must exist) and reload ("yes" for a setting that takes
+// effect without a restart).
 type Checked interface {
 	// Check reports problems beyond the single values.
 	Check(*Checker)
@@ -85,20 +86,6 @@ func KindOf(file string, kinds []Kind) (Kind, error) {
 		}
 	}
 	return best, nil
-}
-
-// LoadController reads the configuration of a controller with these services. If the configuration
-// is wrong, the error is Problems.
-func LoadController(s Sources, services []ServiceSection) (*Controller, error) {
-	c := DefaultController(services)
-	return c, Load(s, c)
-}
-
-// LoadAgent reads the configuration of an agent. If the configuration is wrong, the error is
-// Problems.
-func LoadAgent(s Sources) (*Agent, error) {
-	a := DefaultAgent()
-	return a, Load(s, a)
 }
 
 // Load reads a configuration into a struct that holds the defaults. If the configuration is wrong,

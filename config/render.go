@@ -186,7 +186,11 @@ func reference(b *strings.Builder, s setting) {
 	if value == "`\"\"`" {
 		value = ""
 	}
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.key, value, cell(s.tag.Get("doc")), cell(describe(s.value.Type(), s.tag)))
+	text := s.tag.Get("doc")
+	if reloads(s.tag) {
+		text += " Takes effect without a restart."
+	}
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.key, value, cell(text), cell(describe(s.value.Type(), s.tag)))
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -3,7 +3,7 @@ package config
 // sampleSection is the section of a service, for tests.
 type sampleSection struct {
 	Enabled bool                  `yaml:"enabled" doc:"Whether it runs."`
-	Limit   int                   `yaml:"limit" min:"0" max:"10" doc:"An even number."`
+	Limit   int                   `yaml:"limit" reload:"yes" min:"0" max:"10" doc:"An even number."`
 	Secret  Secret                `yaml:"secret" doc:"Is not shown."`
 	Peers   map[string]samplePeer `yaml:"peers" doc:"Peers, by name."`
 }
@@ -16,14 +16,13 @@ func (s *sampleSection) Check(k *Checker, _ *Controller) {
 	k.Require(s.Limit%2 == 0, "sample.limit", "odd", "an even number")
 }
 
-func (s *sampleSection) Adopt(next Section) Section {
-	now := *s
-	now.Limit = next.(*sampleSection).Limit
-	return &now
-}
-
 func sampleSections() []ServiceSection {
 	return []ServiceSection{{"sample", "A service.", &sampleSection{Enabled: true}}}
 }
 
 func sampleController() *Controller { return DefaultController(sampleSections()) }
+
+func loadSample(s Sources) (*Controller, error) {
+	c := sampleController()
+	return c, Load(s, c)
+}

@@ -203,7 +203,7 @@ func TestOutsideRefuses(t *testing.T) {
 			if c.set != "" {
 				s.Set = []string{c.set}
 			}
-			_, err := LoadController(s, sampleSections())
+			_, err := loadSample(s)
 			var all Problems
 			if !errors.As(err, &all) || len(all) != 1 {
 				t.Fatalf("want one problem: %v", err)
@@ -216,14 +216,14 @@ func TestOutsideRefuses(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	if _, err := LoadController(Sources{File: "/nowhere/c.yaml"}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := loadSample(Sources{File: "/nowhere/c.yaml"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")
 	if err := os.WriteFile(big, make([]byte, strictyaml.MaxBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadController(Sources{File: big}, nil); err == nil || !strings.Contains(err.Error(), "4 MiB") {
+	if _, err := loadSample(Sources{File: big}); err == nil || !strings.Contains(err.Error(), "4 MiB") {
 		t.Errorf("huge file: %v", err)
 	}
 }

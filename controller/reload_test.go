@@ -19,7 +19,7 @@ func TestReloadTakesDeclaredThings(t *testing.T) {
 		if err := config.Parse(config.Sources{File: "next.yaml"}, []byte(text), next); err != nil {
 			t.Fatal(err)
 		}
-		return r.inForce.Load().Adopt(next)
+		return config.Adopt(r.inForce.Load(), next)
 	}
 	paths := []string{"qos/critical", "qos/classes", "cinema/channels", "mobilityfirst/nodes", "handover/classes"}
 	lists := func(name string, want bool) {

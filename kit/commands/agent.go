@@ -46,15 +46,29 @@ func (a Agent) Serve(ctx context.Context, server interface {
 // AgentDaemon makes a command run an agent of a service: it calls run, whose context ends when the
 // command is told to end. The agent is announced to the controller if the configuration says so.
 func AgentDaemon(app *App, cmd *cobra.Command, service string, run func(context.Context, Agent) error) *cobra.Command {
-	return Daemon(app, cmd, config.LoadAgent, func(ctx context.Context, r *Running[*config.Agent]) error {
+	return AgentDaemonOf(app, cmd, service, config.DefaultAgent, func(ctx context.Context, _ *config.Agent, a Agent) error { return run(ctx, a) })
+}
+
+// AgentSettings is the configuration of an agent of a service.
+type AgentSettings interface {
+	Settings
+	// Agent returns what all agents have in common: who they are, and how they communicate with
+	// their controller.
+	Agent() *config.Agent
+}
+
+// AgentDaemonOf makes a command run an agent with a configuration of its own kind, as AgentDaemon
+// does for one without.
+func AgentDaemonOf[T AgentSettings](app *App, cmd *cobra.Command, service string, defaults func() T, run func(context.Context, T, Agent) error) *cobra.Command {
+	return Daemon(app, cmd, defaults, func(ctx context.Context, r *Running[T]) error {
+		cfg := r.Config // Reloads replaces r.Config
 		r.Reloads(ctx, nil)
-		return RunAgent(ctx, r.Config, r.Log, service, run)
+		return runAgent(ctx, cfg.Agent(), r.Log, service, func(ctx context.Context, a Agent) error { return run(ctx, cfg, a) })
 	})
 }
 
-// RunAgent runs an agent of a service: it calls run with ctx. The agent is announced to the
-// controller if the configuration says so.
-func RunAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service string, run func(context.Context, Agent) error) error {
+// runAgent calls run with ctx, and announces the agent meanwhile.
+func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service string, run func(context.Context, Agent) error) error {
 	names := cfg.Control.TLS.Files()
 	server, err := pki.Server(names, true, pki.RoleController)
 	if err != nil {

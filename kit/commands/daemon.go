@@ -52,47 +52,52 @@ func (h *hangups) stop() {
 	signal.Stop(h.signals)
 }
 
-// TellOfHangups logs after each SIGHUP that flags need a restart, until stop is called or ctx ends.
-// A program that has only flags uses it.
-func TellOfHangups(ctx context.Context, log *slog.Logger) (stop func()) {
-	h := catchHangups()
-	h.serve(ctx, func(context.Context) {
-		log.Info("there is no configuration to read again: changed flags need a restart")
-	})
-	return h.stop
+// FlagDaemon returns the function RunE of a command that runs until it is told to end and has flags
+// instead of a configuration. SIGHUP does not end the command; the log then says that changed flags
+// need a restart.
+func FlagDaemon(app *App, run func(cmd *cobra.Command, args []string, log *slog.Logger) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		log := slog.New(slog.NewTextHandler(app.Err, nil))
+		h := catchHangups()
+		defer h.stop()
+		h.serve(cmd.Context(), func(context.Context) {
+			log.Info("there is no configuration to read again: changed flags need a restart")
+		})
+		return run(cmd, args, log)
+	}
 }
 
-// Settings is a configuration of type T that can be read again while the program runs.
-type Settings[T any] interface {
+// Settings is the configuration of a daemon: a pointer to a struct. Settings with the tag
+// reload:"yes" can be changed while the daemon runs, as config.Adopt describes.
+type Settings interface {
+	config.Checked
 	Logging() config.Log
-	// Adopt returns what is in force once next has been read.
-	Adopt(next T) T
 }
 
 // Running is a daemon that has read its configuration.
-type Running[T Settings[T]] struct {
+type Running[T Settings] struct {
 	Log *slog.Logger
 	// Config is the configuration in force; SIGHUP makes Reloads read it again.
 	Config T
 
 	hangups *hangups
 	level   *slog.LevelVar
-	load    func() (T, error)
+	load    func(again bool) (T, error)
 }
 
-// Daemon makes a command read a configuration and run until it is told to end. Once the
-// configuration has been read, SIGHUP no longer ends the command.
-func Daemon[T Settings[T]](app *App, cmd *cobra.Command, load func(config.Sources) (T, error), run func(context.Context, *Running[T]) error) *cobra.Command {
+// Daemon makes a command read a configuration, over the values of defaults, and run until it is told
+// to end. Once the configuration has been read, SIGHUP no longer ends the command.
+func Daemon[T Settings](app *App, cmd *cobra.Command, defaults func() T, run func(context.Context, *Running[T]) error) *cobra.Command {
 	var flags ConfigFlags
 	flags.Register(cmd)
 	cmd.Args = command.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		again := func() (T, error) {
-			s := flags.Sources()
-			s.Again = true
-			return load(s)
+		load := func(again bool) (T, error) {
+			s, c := flags.Sources(), defaults()
+			s.Again = again
+			return c, config.Load(s, c)
 		}
-		cfg, err := load(flags.Sources())
+		cfg, err := load(false)
 		if err != nil {
 			return err
 		}
@@ -100,7 +105,7 @@ func Daemon[T Settings[T]](app *App, cmd *cobra.Command, load func(config.Source
 		if err != nil {
 			return err
 		}
-		r := &Running[T]{Log: log, Config: cfg, hangups: catchHangups(), level: level, load: again}
+		r := &Running[T]{Log: log, Config: cfg, hangups: catchHangups(), level: level, load: load}
 		defer r.hangups.stop()
 		return run(cmd.Context(), r)
 	}
@@ -113,12 +118,12 @@ func Daemon[T Settings[T]](app *App, cmd *cobra.Command, load func(config.Source
 // are reloaded independently.)
 func (r *Running[T]) Reloads(ctx context.Context, apply func(context.Context, T) error) {
 	r.hangups.serve(ctx, func(ctx context.Context) {
-		next, err := r.load()
+		next, err := r.load(true)
 		if err != nil {
 			r.refused(err)
 			return
 		}
-		now := r.Config.Adopt(next)
+		now := config.Adopt(r.Config, next)
 		if apply != nil {
 			err = apply(ctx, now)
 		}

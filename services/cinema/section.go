@@ -19,7 +19,7 @@ type Section struct {
 	LinkMACs     bool       `yaml:"link_macs" doc:"Channels cross each link between switches from a source MAC address of its own. It is for learning switches in between, which would see one address at several ports."`
 
 	ControlSubnets []netip.Prefix            `yaml:"control_subnets" doc:"Subnets in which gateways that announce themselves may have their control address. Elsewhere it must be the address from which they announce themselves."`
-	Channels       map[string]ChannelSection `yaml:"channels" doc:"Channels, by name. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Channels       map[string]ChannelSection `yaml:"channels" reload:"yes" doc:"Channels, by name. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 }
 
 // ChannelSection is a channel; see ChannelSpec.
@@ -60,13 +60,4 @@ func (c *Section) Check(k *config.Checker, _ *config.Controller) {
 		"no unicast IPv4 address", "one that no host of the network has, like "+DefaultMedia.String())
 	_, faults := c.ParsedChannels()
 	faults.Report(k, Name)
-}
-
-// Adopt implements config.Section: channels take effect without a restart.
-func (c *Section) Adopt(next config.Section) config.Section {
-	now := *c
-	if n := next.(*Section); c.Enabled && n.Enabled {
-		now.Channels = n.Channels
-	}
-	return &now
 }

@@ -24,9 +24,9 @@ type Section struct {
 	Domain  string `yaml:"domain" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of this domain towards its neighbours, as in the certificates that they have issued to it."`
 
 	Borders    []BorderSection             `yaml:"borders" doc:"Switch ports where the mobility network meets the rest of the world."`
-	Classes    map[string]ClassSpec        `yaml:"classes" doc:"Classes of devices, by name. The class default is that of devices that name none. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
-	Pools      map[string]PoolSpec         `yaml:"pools" doc:"Pools of addresses, by name; changed here alone, as classes are."`
-	Devices    map[string]DeviceSection    `yaml:"devices" doc:"Devices, by name; changed here alone, as classes are."`
+	Classes    map[string]ClassSpec        `yaml:"classes" reload:"yes" doc:"Classes of devices, by name. The class default is that of devices that name none. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Pools      map[string]PoolSpec         `yaml:"pools" reload:"yes" doc:"Pools of addresses, by name; changed here alone, as classes are."`
+	Devices    map[string]DeviceSection    `yaml:"devices" reload:"yes" doc:"Devices, by name; changed here alone, as classes are."`
 	Neighbours map[string]NeighbourSection `yaml:"neighbours" doc:"Neighbouring domains, by their names. Each needs a border port with its name as peer."`
 	Coverage   map[string]CellSection      `yaml:"coverage" doc:"What the attachment points cover, by name, on a plane in metres: for predictions from positions."`
 	Origin     OriginSection               `yaml:"origin" doc:"Where on earth the origin of that plane is, for positions in degrees."`
@@ -192,13 +192,4 @@ func (h *Section) Check(k *config.Checker, _ *config.Controller) {
 		k.TLS("handover.neighbours."+name+".tls", n.TLS, true)
 		k.Require(n.TLS.Enabled(), "handover.neighbours."+name+".tls", "missing", "cert, key and ca: a neighbour is spoken to with certificates only")
 	}
-}
-
-// Adopt implements config.Section: classes, pools and devices take effect without a restart.
-func (h *Section) Adopt(next config.Section) config.Section {
-	now := *h
-	if n := next.(*Section); h.Enabled && n.Enabled {
-		now.Classes, now.Pools, now.Devices = n.Classes, n.Pools, n.Devices
-	}
-	return &now
 }

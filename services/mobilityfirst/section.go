@@ -21,7 +21,7 @@ type Section struct {
 	Enabled  bool                   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist; hosts find names by broadcasts, and send to Ethernet addresses."`
 	Lease    time.Duration          `yaml:"lease" min:"30s" max:"5m" doc:"How long a path between two names exists unless it is requested again, as sending hosts do."`
 	MaxPaths int                    `yaml:"max_paths" min:"1" max:"1000000" doc:"Maximum number of paths: a quarter of them may be requested from one switch, half of those from one port. Each has two rules at every switch that it passes. Between other names frames go by Ethernet addresses."`
-	Nodes    map[string]NodeSection `yaml:"nodes" doc:"Storage nodes, compute nodes and caches whose load the controller monitors, by name. They can only be changed here, and are removed when they are removed here; further nodes are declared by the API. The controller uses the certificate of agents.tls, and nodes have one of role node."`
+	Nodes    map[string]NodeSection `yaml:"nodes" reload:"yes" doc:"Storage nodes, compute nodes and caches whose load the controller monitors, by name. They can only be changed here, and are removed when they are removed here; further nodes are declared by the API. The controller uses the certificate of agents.tls, and nodes have one of role node."`
 	GNRS     GNRSSection            `yaml:"gnrs" doc:"A name service in the controller, like \"sluice mf gnrs\": it stores where names are."`
 }
 
@@ -50,15 +50,6 @@ func (m *Section) Check(k *config.Checker, c *config.Controller) {
 	_, faults := m.ParsedNodes()
 	faults.Report(k, Name)
 	m.checkNameService(k, c.DataDir)
-}
-
-// Adopt implements config.Section: nodes take effect without a restart.
-func (m *Section) Adopt(next config.Section) config.Section {
-	now := *m
-	if n := next.(*Section); m.Enabled && n.Enabled {
-		now.Nodes = n.Nodes
-	}
-	return &now
 }
 
 // ForDocument turns on the name service, which is off by default, so that the OpenAPI document

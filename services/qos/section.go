@@ -16,9 +16,9 @@ type Section struct {
 	Enabled  bool                         `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Quota    float64                      `yaml:"quota" min:"0.0001" max:"0.5" doc:"Share of each link's capacity that a class of traffic has guaranteed which names no min_rate."`
 	Queues   string                       `yaml:"queues" oneof:"classes|connect" doc:"Which ports of switches with a database (see ovsdb) get a token bucket of their link's rate. classes: those that a class of traffic leaves by, with the first class. connect: all, when the switch connects."`
-	Critical map[string]critical.Spec     `yaml:"critical" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Critical map[string]critical.Spec     `yaml:"critical" reload:"yes" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 	Subflows SubflowsSection              `yaml:"subflows" doc:"Further subflows of large MPTCP connections, which hosts mark: each gets a path of its own, the widest that is left."`
-	Classes  map[string]classes.ClassSpec `yaml:"classes" doc:"Classes of traffic, by name. One for which there is no room is degraded and tried again, where the API would refuse it. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Classes  map[string]classes.ClassSpec `yaml:"classes" reload:"yes" doc:"Classes of traffic, by name. One for which there is no room is degraded and tried again, where the API would refuse it. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 }
 
 // SubflowsSection says how further subflows of large connections are placed.
@@ -66,13 +66,4 @@ func (q *Section) Check(k *config.Checker, c *config.Controller) {
 	const plain = "qos.subflows.plain_tcp"
 	k.Require(!q.Subflows.Plain || c.Network.Measure != "poll", plain, "without samples of packets: network.measure is poll", "set network.measure to sflow or both")
 	k.Require(!q.Subflows.Plain || q.Subflows.Enabled, plain, "without qos.subflows.enabled", "set both, or neither")
-}
-
-// Adopt implements config.Section: critical traffic and classes take effect without a restart.
-func (q *Section) Adopt(next config.Section) config.Section {
-	now := *q
-	if n := next.(*Section); q.Enabled && n.Enabled {
-		now.Critical, now.Classes = n.Critical, n.Classes
-	}
-	return &now
 }

@@ -208,6 +208,3 @@ func DefaultSection() *Section {
 
 // Check implements config.Section.
 func (*Section) Check(*config.Checker, *config.Controller) {}
-
-// Adopt implements config.Section: a change takes a restart.
-func (s *Section) Adopt(config.Section) config.Section { return s }

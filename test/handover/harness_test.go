@@ -20,7 +20,6 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
-	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
@@ -145,8 +144,8 @@ func (w *world) start() {
 // operators to the given listener.
 func (w *world) serve(file string, switches netip.AddrPort, api net.Listener) {
 	w.t.Helper()
-	cfg, err := config.LoadController(config.Sources{File: file, Set: []string{"store.kind=memory"}}, kit.Sections(services.Definitions()))
-	if err != nil {
+	cfg := services.DefaultConfig()
+	if err := config.Load(config.Sources{File: file, Set: []string{"store.kind=memory"}}, cfg); err != nil {
 		w.t.Fatal(err)
 	}
 	of, err := w.lab.Control().Listen("tcp", switches.String())

@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
-	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services"
 	"github.com/sluice-net/sluice/services/handover"
@@ -124,15 +123,17 @@ func lonelyController(t *testing.T) (string, *client.Client) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.LoadController(config.Sources{File: file}, kit.Sections(services.Definitions()))
-	if err != nil {
+	cfg := services.DefaultConfig()
+	if err := config.Load(config.Sources{File: file}, cfg); err != nil {
 		t.Fatal(err)
 	}
 	var listeners [2]net.Listener
 	for i := range listeners {
-		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
+		listeners[i] = l
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c, err := controller.New(ctx, controller.Options{Services: services.Definitions(), Config: cfg, Log: slog.New(slog.DiscardHandler), OpenFlow: listeners[:1], API: listeners[1]})

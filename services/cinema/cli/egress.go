@@ -12,7 +12,7 @@ import (
 )
 
 func cinemaEgressCommand(app *commands.App) *cobra.Command {
-	return commands.Daemon(app, &cobra.Command{
+	return commands.AgentDaemonOf(app, &cobra.Command{
 		Use:   "egress",
 		Short: "Run an egress gateway, at which people watch channels",
 		Long: `Runs an egress gateway until it gets SIGINT or SIGTERM; its viewers then go on at
@@ -23,21 +23,18 @@ With CAP_NET_ADMIN its sockets have room for longer groups of pictures at once t
 net.core.rmem_max permits.`,
 		Example: `  sluice config example cinema-egress > egress.yaml
   sluice cinema egress --config egress.yaml`,
-	}, loadEgress, func(ctx context.Context, r *commands.Running[*Egress]) error {
-		r.Reloads(ctx, nil)
-		return commands.RunAgent(ctx, r.Config.Agent(), r.Log, "cinema/egress", func(ctx context.Context, a commands.Agent) error {
-			spec, c, err := commands.Announcement(a.Agent, a.Control.TLS.Files())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			gateway, err := egressConfig(r.Config, a)
-			if err != nil {
-				return err
-			}
-			gateway.Name, gateway.Controller = spec.Name, egress.NewController(c)
-			return egress.Run(ctx, gateway)
-		})
+	}, "cinema/egress", DefaultEgress, func(ctx context.Context, cfg *Egress, a commands.Agent) error {
+		spec, c, err := commands.Announcement(a.Agent, a.Control.TLS.Files())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		gateway, err := egressConfig(cfg, a)
+		if err != nil {
+			return err
+		}
+		gateway.Name, gateway.Controller = spec.Name, egress.NewController(c)
+		return egress.Run(ctx, gateway)
 	})
 }
 

@@ -114,17 +114,3 @@ func (e *Egress) Media() (all []netip.AddrPort) {
 
 // Logging returns what is logged, and how.
 func (e *Egress) Logging() config.Log { return e.Log }
-
-// Adopt returns the configuration that is in force once next has been read.
-func (e *Egress) Adopt(next *Egress) *Egress {
-	now := *e
-	now.Log.Level = next.Log.Level
-	return &now
-}
-
-// loadEgress reads the configuration of an egress gateway. If anything is wrong the error is
-// config.Problems.
-func loadEgress(s config.Sources) (*Egress, error) {
-	e := DefaultEgress()
-	return e, config.Load(s, e)
-}

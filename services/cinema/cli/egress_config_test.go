@@ -75,7 +75,7 @@ func TestEgress(t *testing.T) {
 	}
 	next := *e
 	next.Log.Level, next.MaxViewers = "debug", 3
-	if now := e.Adopt(&next); now.Logging().Level != "debug" || now.MaxViewers != 9 {
+	if now := config.Adopt(e, &next); now.Logging().Level != "debug" || now.MaxViewers != 9 {
 		t.Errorf("after another reading: %+v", now)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func cinemaIngressCommand(app *commands.App) *cobra.Command {
-	return commands.Daemon(app, &cobra.Command{
+	return commands.AgentDaemonOf(app, &cobra.Command{
 		Use:   "ingress",
 		Short: "Run an ingress gateway, which takes channels in",
 		Long: `Runs an ingress gateway until it gets SIGINT or SIGTERM. It has the channels that its
@@ -21,15 +21,12 @@ WHIP at its public interface, and it sends each into the network as one flow of 
 It needs CAP_NET_RAW and CAP_NET_ADMIN, to send to an address that no host has.`,
 		Example: `  sluice config example cinema-ingress > ingress.yaml
   sluice cinema ingress --config ingress.yaml`,
-	}, loadIngress, func(ctx context.Context, r *commands.Running[*Ingress]) error {
-		r.Reloads(ctx, nil)
-		return commands.RunAgent(ctx, r.Config.Agent(), r.Log, "cinema/ingress", func(ctx context.Context, a commands.Agent) error {
-			c, err := ingressConfig(r.Config, a)
-			if err != nil {
-				return err
-			}
-			return ingress.Run(ctx, c)
-		})
+	}, "cinema/ingress", DefaultIngress, func(ctx context.Context, cfg *Ingress, a commands.Agent) error {
+		c, err := ingressConfig(cfg, a)
+		if err != nil {
+			return err
+		}
+		return ingress.Run(ctx, c)
 	})
 }
 

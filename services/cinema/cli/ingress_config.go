@@ -96,17 +96,3 @@ func (g *Ingress) Agent() *config.Agent {
 
 // Logging returns what is logged, and how.
 func (g *Ingress) Logging() config.Log { return g.Log }
-
-// Adopt returns the configuration that is in force once next has been read.
-func (g *Ingress) Adopt(next *Ingress) *Ingress {
-	now := *g
-	now.Log.Level = next.Log.Level
-	return &now
-}
-
-// loadIngress reads the configuration of an ingress gateway. If anything is wrong the error is
-// config.Problems.
-func loadIngress(s config.Sources) (*Ingress, error) {
-	g := DefaultIngress()
-	return g, config.Load(s, g)
-}

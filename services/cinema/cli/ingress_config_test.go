@@ -65,7 +65,7 @@ func TestIngress(t *testing.T) {
 	}
 	next := *g
 	next.Log.Level, next.MaxChannels = "debug", 3
-	if now := g.Adopt(&next); now.Logging().Level != "debug" || now.MaxChannels != 9 {
+	if now := config.Adopt(g, &next); now.Logging().Level != "debug" || now.MaxChannels != 9 {
 		t.Errorf("after another reading: %+v", now)
 	}
 }

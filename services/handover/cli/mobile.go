@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/openflow"
@@ -45,7 +46,7 @@ removes the virtual interface, and gives the others their addresses and routes
 again. If an earlier daemon was killed, its changes are restored, too.`,
 		Example: `  sluice config example mobile > mobile.yaml
   sluice mobile run --config mobile.yaml`,
-	}, loadMobile, func(ctx context.Context, r *commands.Running[*Mobile]) error {
+	}, DefaultMobile, func(ctx context.Context, r *commands.Running[*Mobile]) error {
 		r.Reloads(ctx, nil)
 		m, err := mobileConfig(r.Config, r.Log, true)
 		if err != nil {
@@ -127,8 +128,8 @@ that runs again does so by itself.)`,
 		Example: `  sluice mobile restore --config mobile.yaml`,
 		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadMobile(flags.Sources())
-			if err != nil {
+			cfg := DefaultMobile()
+			if err := config.Load(flags.Sources(), cfg); err != nil {
 				return err
 			}
 			log, _, err := commands.NewLogger(app.Err, cfg.Log)

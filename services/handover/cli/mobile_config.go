@@ -134,17 +134,3 @@ func (m *Mobile) checkOrders(k *config.Checker) {
 
 // Logging returns what is logged, and how.
 func (m *Mobile) Logging() config.Log { return m.Log }
-
-// Adopt returns the configuration that is in force once next has been read.
-func (m *Mobile) Adopt(next *Mobile) *Mobile {
-	now := *m
-	now.Log.Level = next.Log.Level
-	return &now
-}
-
-// loadMobile reads the configuration of a mobile device. If anything is wrong the error is
-// config.Problems.
-func loadMobile(s config.Sources) (*Mobile, error) {
-	m := DefaultMobile()
-	return m, config.Load(s, m)
-}

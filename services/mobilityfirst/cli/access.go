@@ -39,7 +39,7 @@ this is only as safe as the switches that keep hosts from using each other's add
   sluice mf access --interface eth1 \
     --host 1100000000000000000000000000000000000001=camera.key,02:00:00:00:00:01`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, _ []string, log *slog.Logger) error {
 			switch {
 			case len(o.Interfaces) == 0:
 				return &command.UsageError{Err: errors.New("--interface is missing: an interface of the hosts, like eth1")}
@@ -63,10 +63,9 @@ this is only as safe as the switches that keep hosts from using each other's add
 			if o.Others, err = parseOthers(others); err != nil {
 				return err
 			}
-			o.Memory, o.Log = int(memory), slog.New(slog.NewTextHandler(app.Err, nil))
-			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			o.Memory, o.Log = int(memory), log
 			return runAccess(cmd.Context(), o, &metrics)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface of the hosts; may be given several times")

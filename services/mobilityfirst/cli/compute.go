@@ -50,7 +50,7 @@ Built-in functions: ` + builtinNames() + `.`,
   sluice mf compute --name-key shrink.key --builtin compress
   sluice mf compute --name-key upper.key -- tr a-z A-Z
   sluice mf compute --name-key text.key --within 2s --memory 64MiB -- iconv -t utf-8`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, args []string, log *slog.Logger) error {
 			switch {
 			case a.key == "":
 				return &command.UsageError{Err: errors.New("--name-key is missing: senders have to know the function's name; \"sluice mf name new\" creates one")}
@@ -80,14 +80,13 @@ Built-in functions: ` + builtinNames() + `.`,
 			if err := checkLimits(cmd.Context(), program); err != nil {
 				return err
 			}
-			o.Function, o.Log = program.Call, slog.New(slog.NewTextHandler(app.Err, nil))
-			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			o.Function, o.Log = program.Call, log
 			called := nodeapi.ComputeReport{Function: builtin, Builtin: builtin != ""}
 			if builtin == "" {
 				called.Function = nodeapi.Text(filepath.Base(args[0]), nodeapi.MaxFunction) // without its arguments, which may be secret
 			}
 			return runCompute(cmd.Context(), &a, o, called, &metrics, &ctl)
-		},
+		}),
 	}
 	cmd.AddCommand(mfCallCommand(app))
 	a.flags(cmd)

@@ -287,17 +287,15 @@ nearest cache ("sluice mf get --by nearest").`,
 		Example: `  sluice mf cache --name-key cache.key --size 100GiB
   sluice mf cache --name-key cache.key --nearby`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, _ []string, log *slog.Logger) error {
 			if a.key == "" {
 				return &command.UsageError{Err: errors.New("--name-key is missing: readers have to know the cache's name; \"sluice mf name new\" creates one")}
 			}
 			if size < content.MinCacheSize {
 				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(content.MinCacheSize))}
 			}
-			log := slog.New(slog.NewTextHandler(app.Err, nil))
-			defer commands.TellOfHangups(cmd.Context(), log)()
 			return runCache(cmd.Context(), &a, content.CacheOptions{Dir: dir, Size: int64(size), Log: log}, nearby, &metrics, &ctl)
-		},
+		}),
 	}
 	a.flags(cmd)
 	metrics.flag(cmd.Flags())

@@ -61,7 +61,7 @@ receives what it has missed.`,
   sluice mf gnrs --redis 192.0.2.7:6379,192.0.2.8:6379 --redis-user sluice \
     --redis-password-file /etc/sluice/redis.password --redis-replicas 1`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, _ []string, log *slog.Logger) error {
 			o, err := n.options()
 			if err != nil {
 				return &command.UsageError{Err: err}
@@ -69,12 +69,11 @@ receives what it has missed.`,
 			if err := metrics.open(); err != nil {
 				return err
 			}
-			o.Log = slog.New(slog.NewTextHandler(app.Err, nil))
-			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			o.Log = log
 			s := nameservice.New(o)
 			defer metrics.serve(s.Metrics(), o.Log)()
 			return s.Run(cmd.Context())
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&n.listen, "listen", "", "UDP address of the service, one of this machine's (default "+defaultNames+", or that of --self)")

@@ -45,7 +45,7 @@ there whenever its address changes.`,
   sluice mf host --interface eth0 --udp 5028 --names 192.0.2.1:5001
   sluice mf host --interface eth0 --storage 0c5f1e7a9b3d2c4e6f8091a2b3c4d5e6f7081920`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, _ []string, log *slog.Logger) error {
 			switch {
 			case len(o.Interfaces) == 0 && udp == 0:
 				return &command.UsageError{Err: errors.New("--interface is missing: an interface to other hosts, like eth0; or --udp and --names")}
@@ -90,10 +90,9 @@ there whenever its address changes.`,
 				return err
 			}
 			o.Near = []frame.GUID{content.Nearest()}
-			o.Memory, o.Log = int(memory), slog.New(slog.NewTextHandler(app.Err, nil))
-			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			o.Memory, o.Log = int(memory), log
 			return runNamedHost(cmd.Context(), o, socket, id, &metrics)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface to other hosts; may be given several times")

@@ -44,7 +44,7 @@ it can read them.`,
   sluice mf host --interface eth0 --storage 0c5f1e7a9b3d2c4e6f8091a2b3c4d5e6f7081920
   sluice mf storage list`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, _ []string, log *slog.Logger) error {
 			switch {
 			case a.key == "":
 				return &command.UsageError{Err: errors.New("--name-key is missing: hosts have to know the node's name; \"sluice mf name new\" creates one")}
@@ -53,10 +53,9 @@ it can read them.`,
 			case o.Keep < time.Minute || o.Keep > custody.MaxKept:
 				return &command.UsageError{Err: fmt.Errorf("--keep %v: want 1m to %v", o.Keep, custody.MaxKept)}
 			}
-			o.Size, o.Log = int64(size), slog.New(slog.NewTextHandler(app.Err, nil))
-			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			o.Size, o.Log = int64(size), log
 			return runStorage(cmd.Context(), &a, o, &metrics, &ctl)
-		},
+		}),
 	}
 	cmd.AddCommand(mfStorageListCommand(app))
 	a.flags(cmd)

@@ -25,16 +25,14 @@ What it has installed goes on working when it ends, and goes with the queues.`,
 		Example: `  sluice classifier
   sluice classifier --database unix:/run/openvswitch/db.sock`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.NewTextHandler(app.Err, nil))
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, _ []string, log *slog.Logger) error {
 			d, err := classifier.New(classifier.Options{Database: database, Log: log})
 			if err != nil {
 				return &command.UsageError{Err: err}
 			}
-			defer commands.TellOfHangups(cmd.Context(), log)()
 			log.Info("classifier runs", "database", database)
 			return d.Run(cmd.Context())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&database, "database", classifier.DefaultDatabase, "socket of the local database")
 	return cmd

@@ -41,10 +41,10 @@ Go offer it by themselves.`,
   sluice host run --threshold 10MB --subflows 7
   sluice host run --address 10.0.0.2 --address 10.1.0.2`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: commands.FlagDaemon(app, func(cmd *cobra.Command, _ []string, log *slog.Logger) error {
 			o := hostagent.Options{
 				Policy: hostagent.Policy{Threshold: uint64(threshold), Subflows: subflows, Most: most}, DSCP: dscp, State: state,
-				Log: slog.New(slog.NewTextHandler(app.Err, nil)),
+				Log: log,
 			}
 			for _, text := range addresses {
 				a, err := netip.ParseAddr(text)
@@ -56,9 +56,8 @@ Go offer it by themselves.`,
 			if err := o.Check(); err != nil {
 				return &command.UsageError{Err: err}
 			}
-			defer commands.TellOfHangups(cmd.Context(), o.Log)()
 			return hostagent.New(o).Run(cmd.Context())
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.TextVar(&threshold, "threshold", threshold, "what a connection has carried when it gets its first further subflow, and for each further one")
