@@ -21,7 +21,7 @@ func (a *adoption) begin(names []string) {
 	}
 }
 
-// known records that the rules of a name are known, or that it has none any more.
+// known records that the rules of a name are known, or that the name has no rules any more.
 func (a *adoption) known(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,15 +25,15 @@ type Along struct {
 	// Idle, if not zero, is the idle timeout of the first switch's rule, in whole seconds. The
 	// rule's owner is notified when it expires.
 	Idle time.Duration
-	// Treatments, if not nil, says which queues are promised to the packets, for example by a
-	// class of traffic.
+	// Treatments, if not nil, gives the packets queues with reserved bandwidth, for example those
+	// of their class of traffic.
 	Treatments *network.Treatments
 }
 
 // Rules returns the rules, with that of the last switch first. Each rule puts the packets into the
-// queue that is promised to them at its output port. Rules also reports to Treatments that the path
-// is in use. Call it again at intervals, as a [Reconciler] does, and when the promises change, which
-// [network.Treatments.Subscribe] reports.
+// queue that Treatments has reserved for them at its output port. Rules also reports to Treatments
+// that the path is in use. Call Rules again at intervals, as a [Reconciler] does, and whenever a
+// reservation changes, which [network.Treatments.Subscribe] reports.
 func (a Along) Rules() ([]network.Rule, error) {
 	if len(a.Hops) == 0 {
 		return nil, fmt.Errorf("rules along a path: %w", network.ErrNoPath)
@@ -68,8 +68,9 @@ func (a Along) Rules() ([]network.Rule, error) {
 	return rules, nil
 }
 
-// queues returns the queue that a treatment promises to the packets at each hop, or zero. It reports
-// the ports as in use, so that queues are set up there.
+// queues returns the number of the queue that is reserved for the packets at each hop, or zero for
+// a hop without one. It also reports to Treatments that the hops' output ports are in use, so that
+// queues are set up there.
 func (a Along) queues() []uint32 {
 	queues := make([]uint32, len(a.Hops))
 	first, err := a.Match.With(openflow.InPort(a.Hops[0].In))

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// The reasons for which a change can be refused.
+// These errors are the reasons for which a change can be refused.
 var (
 	ErrUnknown    = errors.New("there is none of this name: list them to see what there is")
 	ErrExists     = errors.New("there is one already: remove it first, or replace it")

@@ -51,8 +51,8 @@ type Parts struct {
 	Log     *slog.Logger
 	// Config is the controller's configuration; config.Of returns the service's own section.
 	Config *config.Controller
-	// Treatments says which queues classes of traffic promise to packets whose headers a service
-	// has rewritten. Along uses it.
+	// Treatments gives packets whose headers a service has rewritten the queues that are reserved
+	// for their class of traffic. Along uses it.
 	Treatments *network.Treatments
 	// Databases manages the databases of the switches that run Open vSwitch.
 	Databases *ovsdb.Manager

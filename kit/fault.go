@@ -63,7 +63,7 @@ func (f Faults) WithPrefix(field string) Faults {
 	return out
 }
 
-// Report reports the faults of the section of the configuration with the given key.
+// Report adds the faults to k, as faults of the configuration section with the given key.
 func (f Faults) Report(k *config.Checker, key string) {
 	for _, x := range f.WithPrefix(key) {
 		k.Fail(x.Field, "not usable", x.Want)

@@ -21,17 +21,19 @@ import (
 const (
 	// maxFlows bounds the flows of a service that sets no bound itself.
 	maxFlows = 4096
-	// maxHeldOfFlow bounds the held packets of one flow, and maxHeld those of all flows. A switch
-	// may use a quarter of them, and a port an eighth.
+	// maxHeldOfFlow bounds the held packets of one flow, and maxHeld those of all flows. The
+	// packets of one switch may use a quarter of maxHeld, and those of one port an eighth.
 	maxHeldOfFlow, maxHeld = 16, 1024
-	// maxPlacing bounds the flows that are being placed because of packets. A switch may use a
-	// quarter of them, and a port an eighth.
+	// maxPlacing bounds the flows that are being placed because of packets. Flows that begin at one
+	// switch may use a quarter of it, and those at one port an eighth.
 	maxPlacing = 512
-	// flowTimeout bounds the work on one flow, and holdFor the time for which a packet is held. It
-	// is longer, so that the packets of a flow that cannot be placed are forwarded before.
+	// flowTimeout bounds the work on one flow, and holdFor the time for which a packet is held.
+	// holdFor is longer, so that the packets of a flow that cannot be placed are forwarded before
+	// their time is over.
 	flowTimeout, holdFor = 4 * time.Second, 5 * time.Second
 	// flowsRetry is the time between two attempts to place a flow that has failed, and between two
-	// calls of Due. flowsEvery is the interval at which every other flow is checked without Due.
+	// calls of Due for a flow. flowsEvery is the interval at which the other flows are checked if
+	// Due is nil.
 	flowsRetry, flowsEvery = 5 * time.Second, 30 * time.Second
 	// restoreFor is the time after the start for which a stored flow that cannot be placed is kept.
 	restoreFor = time.Minute
@@ -83,14 +85,15 @@ type FlowOptions[T any] struct {
 	// Due, if not nil, reports whether Place has to be called for a flow that has been placed. It
 	// is called for every flow, often, and must be fast. Without Due, every flow is due after Wake.
 	Due func(v T) bool
-	// Failed, if not nil, is called after a placed flow could not be placed again, and reports
-	// whether the flow ends. Without Failed it keeps its rules. Failed must not call Flows.
+	// Failed, if not nil, is called after a placed flow could not be placed again. It reports
+	// whether the flow ends. Without Failed, the flow keeps its rules. Failed must not call Flows.
 	Failed func(v T, err error) (ends bool)
 	// Ended, if not nil, is called once when a flow ends, before its rules are removed. The
-	// function that it returns is called after that.
+	// function that Ended returns is called after the rules have been removed.
 	Ended func(v T) (removed func())
 	// Waves, if not nil, returns the order in which the switches of a flow are written. moves
-	// reports whether the flow has rules already. Without Waves the first switch is the last.
+	// reports whether the flow has rules already. Without Waves, the switch at which the flow
+	// begins is written last.
 	Waves func(v T, moves bool) [][]openflow.DatapathID
 	// Timeout bounds the work on one flow, and the wait for it; zero means four seconds. Debounce
 	// is the time for which changes of the network are collected; zero means 50 ms.
@@ -140,7 +143,7 @@ type flow[T any] struct {
 	due       bool        // the worker has to place it because of packets or callers of Begin
 	ended     bool        // it has ended, and its rules are being removed
 	late      *time.Timer // ends the wait of callers of Begin, or nil
-	slow      bool        // it has done so
+	slow      bool        // that wait has ended although the flow is not placed yet
 	err       error
 	checked   time.Time // when the worker last looked at it
 	expired   int       // rules that have expired since all were written

@@ -106,8 +106,8 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 	known, failed := moves || x.adoption.awaits(f.name), f.err != nil
 	x.mu.Unlock()
 	v, p, err := x.Place(ctx, f.name, v)
-	// The record is stored while the rules are written, and before packets go on: who has seen a
-	// packet of a flow finds it with the same value after a restart.
+	// The record is stored while the rules are written, and before the held packets are sent on. So
+	// a flow of which a host has seen a packet has the same value after a restart.
 	var storing sync.WaitGroup
 	if err == nil {
 		storing.Go(func() { x.save(ctx, f, v) })

@@ -39,7 +39,8 @@ func (x *Flows[T]) load(ctx context.Context) error {
 	return nil
 }
 
-// restoreFlow adds a flow from the store. Packets of it may have arrived before.
+// restoreFlow adds a flow from the store, or gives the stored value to a flow that a packet has
+// begun meanwhile.
 func (x *Flows[T]) restoreFlow(name string, r flowRecord[T]) (err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -83,7 +83,7 @@ func (c *Collection[T]) applyListing(ctx context.Context, entries []store.Entry)
 	}
 }
 
-// diff returns a listing as changes of the known entries.
+// diff returns the changes that turn the known entries into those of a listing.
 func (c *Collection[T]) diff(entries []store.Entry) (batch []store.Change) {
 	there := map[string]bool{}
 	for _, e := range entries {

@@ -36,12 +36,12 @@ func NewOwner(n interface {
 	return o, nil
 }
 
-// GroupID returns a group number that no other owner's groups have, from a number that the parts
-// have agreed on.
+// GroupID returns the OpenFlow group identifier for a number of this owner. Other owners get other
+// identifiers for the same number. The parts of the owner agree on which of them uses which number.
 func (o *Owner) GroupID(number uint16) uint32 { return o.groupID(number) }
 
-// Part adds a part. Call it for all of them before the first of them is ready. It panics if the
-// name is taken or has a slash.
+// Part adds a part. Add all parts before the first of them is ready. Part panics if the name is
+// taken or has a slash.
 func (o *Owner) Part(name string) *Part {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -73,7 +73,7 @@ type Reconciler[T any] struct {
 	tasks    *tasks.Group
 	queue    *queue        // of the items' names
 	started  chan struct{} // closed when rules may be written
-	warnings lograte.Limit // bounds the log lines that those can cause for whom items are
+	warnings lograte.Limit // limits the log lines about failed items, which users can cause
 
 	adoption adoption // of the rules of the loaded items
 
@@ -330,8 +330,9 @@ func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *itemState, decl
 	return true, nil
 }
 
-// withoutExpired returns rules without those that were written before unchanged and have since
-// expired in their switches: the ledger no longer has them.
+// withoutExpired returns the rules without those that have expired in their switches. These are the
+// rules with a timeout that are unchanged from before, the program that was last written, and that
+// the ledger no longer lists in there.
 func withoutExpired(rules, before []network.Rule, there []network.InstalledRule) []network.Rule {
 	type place struct {
 		at  openflow.DatapathID

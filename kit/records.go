@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Records are the records from which a service finds its rules again after a restart, one for each
-// name. They follow from what is in the network. So a record that is lost costs a new decision, and
-// one that cannot be used is deleted: the rules that belong to it are removed from the switches,
-// because nobody declares them.
+// Records are the stored records from which a service finds its rules again after a restart, one
+// for each name. The service can make each record anew from the state of the network. So a lost
+// record costs only a new decision, and a record that cannot be used is deleted. The rules of a
+// deleted record are removed from the switches, because nobody declares them.
 type Records[T any] struct {
 	Store store.Store
 	// Prefix begins the keys in the store. A record's name follows.

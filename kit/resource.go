@@ -31,7 +31,7 @@ type Resource[T, S, I any] struct {
 	// ByPath reports whether only the path names an item: PUT then adds missing items, and there
 	// is no POST.
 	ByPath bool
-	// Undeclared, if not nil, removes something of that name that exists without being declared.
+	// Undeclared, if not nil, removes what exists under the name without being declared as an item.
 	Undeclared func(ctx context.Context, name string) error
 
 	service string
@@ -175,8 +175,8 @@ func (m Match) revision() (int64, error) {
 	return n, nil
 }
 
-// problem turns an error into an answer as Problem does. It has answers of its own for a condition
-// that does not hold, and for an item of the configuration.
+// problem turns an error into an answer, as Problem does. It gives answers of its own if the
+// If-Match condition does not hold, and if the item is declared in the configuration file.
 func (r *Resource[T, S, I]) problem(m Match, err error, name string) error {
 	if faults, wrong := errors.AsType[Faults](err); wrong && r.ByPath {
 		faults = slices.Clone(faults)

@@ -8,9 +8,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// MissingLink returns a message about the first link of a route that is not known, or "" if all are.
-// certain reports whether the link is down: both its switches are connected, or a connected switch
-// reports that its port is down. Otherwise only a switch's connection to the controller may be lost.
+// MissingLink returns a message about the first link of a route that is not known, or "" if all
+// links are known. certain reports whether the link is certainly down: both its switches are
+// connected, or a connected switch reports that its port is down. If certain is false, a switch may
+// only have lost its connection to the controller.
 func MissingLink(n interface {
 	Topology() *network.Topology
 	PortUp(network.PortRef) (up, known bool)

@@ -19,8 +19,8 @@ func NewShares() Shares {
 	return Shares{byPort: map[network.PortRef]int{}, bySwitch: map[openflow.DatapathID]int{}}
 }
 
-// Room reports whether a port may have one more item, given the bounds for all items, for one switch
-// and for one port. The bounds for a switch and a port are at least one.
+// Room reports whether a port may have one more item, given the bounds for all items, for one
+// switch and for one port. A bound below one for a switch or a port counts as one.
 func (s *Shares) Room(at network.PortRef, all, ofSwitch, ofPort int) bool {
 	return s.all < all && s.bySwitch[at.Switch] < max(ofSwitch, 1) && s.byPort[at] < max(ofPort, 1)
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// announcePath is the path at which agents announce themselves, beside the agents' names.
+// announcePath is the path below "agents/" at which agents announce themselves. No agent can have
+// this name.
 const announcePath = "announce"
 
 // Parse converts a specification into a record. It returns the faults that the tags of the

@@ -116,9 +116,10 @@ func Tolerance(m network.Metric, latency float64) float64 {
 	}
 }
 
-// Candidates describes the agents for a choice: for connections of a family, between ends, each of
-// which is a function that returns the cost of the path to a port. Agents in refused are unfit. The
-// functions are called with a lock held, and must not call the registry.
+// Candidates describes the agents, so that one can be chosen for connections of an address family.
+// Each of ends returns the cost of the path from one end of the connection to a port. Agents in
+// refused are unfit. The second result lists the agents in the same order. The functions in ends
+// are called with a lock held, and must not call the registry.
 func (r *Registry[C, R, L]) Candidates(family netip.Addr, refused map[*Agent[C]]bool, ends ...func(network.PortRef) float64) ([]Candidate, []*Agent[C]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

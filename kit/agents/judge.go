@@ -17,15 +17,15 @@ import (
 // while it carries its sessions well. TCP connections survive an outage, so sessions must survive
 // it, too. The registry therefore asks everyone who may know whether the agent is dead.
 const (
-	// judgeInterval is the interval at which those who may know are asked.
+	// judgeInterval is the interval at which Judge is called for a silent agent.
 	judgeInterval = 250 * time.Millisecond
 	// peerStatusTimeout bounds the request to another agent about a silent one.
 	peerStatusTimeout = 500 * time.Millisecond
 	// heardWithin is the silence up to which an agent's peer counts as alive. Peers send twice a
 	// second.
 	heardWithin = 1200 * time.Millisecond
-	// knockTimeout bounds the connection to an agent's machine, like the requests to the agent
-	// itself. knockValid is the time for which its result is used.
+	// knockTimeout bounds the time to connect to an agent's machine. knockValid is the time for
+	// which the result of such an attempt is used.
 	knockTimeout = probeTimeout
 	knockValid   = time.Second
 	// hungTimeout is how long an agent may be silent to everybody while its machine accepts
@@ -158,8 +158,8 @@ func knock(ctx context.Context, ask func(context.Context) error) error {
 	return nil
 }
 
-// reportsUnheard reports whether agent o answers and does not hear its peer a. The addresses of
-// both are fixed.
+// reportsUnheard reports whether agent o answers and does not hear its peer a. It recognises a by
+// its data addresses, which never change.
 func reportsUnheard[C Client[R, L], R, L any](ctx context.Context, o, a *Agent[C]) bool {
 	ctx, cancel := context.WithTimeout(ctx, peerStatusTimeout)
 	defer cancel()
@@ -170,7 +170,7 @@ func reportsUnheard[C Client[R, L], R, L any](ctx context.Context, o, a *Agent[C
 	})
 }
 
-// switchAnswers reports whether all switches behind which the agent is answer.
+// switchAnswers reports whether all switches to which the agent is attached answer.
 func (r *Registry[C, R, L]) switchAnswers(ctx context.Context, a *Agent[C]) bool {
 	ports := r.portsOf(a)
 	for _, at := range ports {

@@ -15,10 +15,10 @@ const (
 	// searched for.
 	debounce     = 20 * time.Millisecond
 	findInterval = 2 * time.Second
-	// unpluggedFor is how long the port of an agent may be down before its sessions are ended. It
-	// is short, because an end host that could reach the other one directly must not wait longer
-	// for an agent that nobody reaches, and long enough that a flapping port does not reset
-	// connections.
+	// unpluggedFor is how long the port of an agent may be down before the agent's sessions are
+	// ended. It is short, because end hosts that could reach each other directly must not wait
+	// longer for an agent that nobody reaches. It is long enough that a flapping port does not
+	// reset connections.
 	unpluggedFor = 2500 * time.Millisecond
 	// plugInterval is the interval at which a port that is down is checked.
 	plugInterval = 50 * time.Millisecond
@@ -94,8 +94,8 @@ func (r *Registry[C, R, L]) watchPlug(ctx context.Context, a *Agent[C]) {
 	a.state.Unplugged = false
 }
 
-// portsDown reports whether every port behind which a known agent is is down. The ports of a switch
-// that is not connected count as up.
+// portsDown reports whether all ports to which a known agent is attached are down. The ports of a
+// switch that is not connected count as up.
 func (r *Registry[C, R, L]) portsDown(a *Agent[C]) bool {
 	ports := r.portsOf(a)
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(at network.PortRef) bool {

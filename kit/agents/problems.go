@@ -32,8 +32,8 @@ func (a *Agent[C]) problems(commands string, certificate bool) (lines []string) 
 	case s.mismatch() != "":
 		say("%s", s.mismatch())
 	default:
-		// An agent is looked for when it has told its ports, so that one which is new is
-		// not named.
+		// Only a search that has failed sets a.missed, and a search begins when the agent has been
+		// heard. So an agent that has just been added is not reported.
 		for _, addr := range s.Addrs {
 			if _, found := s.Places[addr]; !found && a.missed[addr] {
 				say("is not placed: no host answers for its data address %v; check that the agent's data interface has it, is up, and is on a port of a switch of this controller", addr)

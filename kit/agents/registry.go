@@ -59,8 +59,8 @@ type Options[C Client[R, L], R, L any] struct {
 	Configured map[string]AgentRecord
 	// Dial returns a client of an agent. It does not block.
 	Dial func(AgentRecord) (C, error)
-	// Timing returns how long an agent may be silent before it gets nothing new, and how long
-	// before what it carries is ended although nothing shows that it is dead.
+	// Timing returns two limits for the silence of an agent. After silent, the agent gets no new
+	// work. After deadAfter, its work is ended even if nothing else shows that the agent is dead.
 	Timing func() (silent, deadAfter time.Duration)
 
 	// Event handles an event of an agent, with the records that are new. before reports that the
@@ -71,11 +71,11 @@ type Options[C Client[R, L], R, L any] struct {
 	Missed func(context.Context, *Agent[C])
 	// Heard is called when an agent is heard after a silence.
 	Heard func(context.Context, *Agent[C])
-	// Peers returns the agents with which an agent works now. nil in the result stands for work
+	// Peers returns the agents with which an agent works now. A nil in the result stands for work
 	// that the agent does alone.
 	Peers func(*Agent[C]) []*Agent[C]
-	// Lost is called when the work of an agent with another one has ended, and why. If with is nil,
-	// all the agent's work has ended.
+	// Lost is called when the common work of two agents, a and with, has ended. cause says why. If
+	// with is nil, all work of a has ended.
 	Lost func(a, with *Agent[C], cause error)
 	// Changed is called when addresses, ports or places of agents have changed.
 	Changed func()

@@ -52,8 +52,9 @@ func (r *Registry[C, R, L]) followEvents(ctx context.Context, a *Agent[C]) error
 }
 
 // probe asks an agent whose event stream broke for its state, because a broken stream does not
-// prove that the agent is dead. It asks twice, with short deadlines, and returns the last error. At
-// the second time it also probes the agent's machine, so that this takes no more time afterwards.
+// prove that the agent is dead. It asks twice, with short deadlines, and returns the last error.
+// While it asks for the second time, it also probes the agent's machine, so that Judge need not
+// wait for that result later.
 func (r *Registry[C, R, L]) probe(ctx context.Context, a *Agent[C]) error {
 	var err error
 	for n := range probes {

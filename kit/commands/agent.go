@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// Agent is what an agent of a service runs with: the configuration of "sluice agent", a log and
-// certificates.
+// Agent holds what an agent process of a service needs: the configuration of "sluice agent", a
+// logger and the TLS configuration.
 type Agent struct {
 	*config.Agent
 	Log *slog.Logger

@@ -11,14 +11,15 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// The times between announcements, after the controller could not be reached and after it has
-// answered.
+// announceSoon is the time to the next announcement after the controller could not be reached, and
+// announceAgain is the time after an answer of the controller.
 const (
 	announceSoon  = 5 * time.Second
 	announceAgain = time.Minute
 )
 
-// AgentSpec is an agent as an operator adds it or as it announces itself.
+// AgentSpec describes an agent to the controller: an operator gives it to add the agent, or the
+// agent announces itself with it.
 type AgentSpec struct {
 	Name        string   `json:"name" example:"agent-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"Name of the agent: lower-case letters, digits, dots and dashes"`
 	URL         string   `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"URL of the agent's control API"`

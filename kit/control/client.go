@@ -33,9 +33,9 @@ const (
 	Silence = 3 * time.Second
 )
 
-// The limits of what an answer or an event may contain: two bytes of JSON, an empty object, can
-// become a value of hundreds of bytes. A list has at most as many elements as an agent has
-// sessions.
+// replyLimits and listLimits bound what an answer or an event may contain, because two bytes of
+// JSON, an empty object, can become a value of hundreds of bytes. A list has at most as many
+// elements as an agent has sessions.
 var (
 	replyLimits = jsonlimit.Limits{Depth: 16, Values: 100_000, List: 4096, Key: 256}
 	listLimits  = jsonlimit.Limits{Depth: 16, Values: 4 << 20, List: 1 << 16, Key: 256}

@@ -28,8 +28,8 @@ type Options[L any] struct {
 	// MaxSessions is the number of sessions that the agent accepts. It is reported to the
 	// controller.
 	MaxSessions int
-	// Status returns what does not change, and the state of peers. The server fills in the rest.
-	// Like the following functions it may be nil.
+	// Status returns the parts of the status that do not change, and the state of peers. The server
+	// fills in the rest. Status may be nil, like the functions that follow.
 	Status func() Status
 	// Sessions returns the number of sessions in progress, and Live describes them.
 	Sessions func() int

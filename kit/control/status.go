@@ -36,7 +36,8 @@ type Status struct {
 	// SessionPorts are the agent's ports towards end hosts, which it uses only for sessions. The
 	// zero range means that the agent does not report them.
 	SessionPorts PortRange `json:"session_ports"`
-	// CongestionControls and Transports are what the agent's machine offers for connections.
+	// CongestionControls and Transports list the congestion controls and the transports that the
+	// agent's machine supports.
 	CongestionControls []string `json:"congestion_controls,omitempty"`
 	Transports         []string `json:"transports,omitempty"`
 	// Peers describes the agents with which the agent works.

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/kit/commands"
 )
 
-// ClearEnvironment removes what the environment says of a controller, and the contexts of
-// whoever runs the tests. It is for TestMain.
+// ClearEnvironment removes the environment variables that select a controller, and hides the
+// contexts file of the user who runs the tests. Call it from TestMain.
 func ClearEnvironment() {
 	for _, name := range []string{"SLUICE_SERVER", "SLUICE_TOKEN", "SLUICE_TOKEN_FILE", "SLUICE_CA", "SLUICE_CERT", "SLUICE_KEY", "SLUICE_CONFIG", "SLUICE_CONTEXT"} {
 		if err := os.Unsetenv(name); err != nil {
@@ -26,8 +26,8 @@ func ClearEnvironment() {
 	}
 }
 
-// Run runs a command line of a program that has these commands, and returns its exit code and
-// what it wrote.
+// Run runs a command line of a program that has the commands of. It returns the program's exit code
+// and its output.
 func Run(ctx context.Context, of func(*commands.App) []*cobra.Command, args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
 	app := &commands.App{Output: command.Output{Out: &stdout, Err: &stderr}}
