@@ -90,9 +90,9 @@ type DrainRequest struct {
 }
 
 // Event is one line of the event stream. R is the type of records, and L that of work in progress.
-// The first event of a stream repeats the records that the agent still holds. A reader skips those
-// that it has seen, by the instance and number. One event a second has the work in progress. An
-// agent that sends no event for three seconds is silent.
+// The first event of a stream repeats the records that the agent still holds. A reader recognises
+// the records that it has seen by Instance and Seq, and skips them. One event a second also lists
+// the work in progress. An agent that sends no event for three seconds is silent.
 type Event[R, L any] struct {
 	Instance string `json:"instance"`
 	Status   Load   `json:"status"`

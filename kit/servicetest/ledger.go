@@ -19,7 +19,7 @@ type Ledger struct {
 	// an error, the operation fails with it. SetOnApply sets OnApply later.
 	OnApply  func(ctx context.Context, key string) error
 	OnRemove func(key string) error
-	// Refuses holds the errors with which switches refuse a program for every switch.
+	// Refuses holds the errors that EverySwitch returns, by switch.
 	Refuses map[openflow.DatapathID]error
 
 	mu       sync.Mutex

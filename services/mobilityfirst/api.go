@@ -21,7 +21,8 @@ type NameInfo struct {
 	Places []PlaceInfo `json:"places" doc:"Where its hosts have said hello in the last 35 s"`
 }
 
-// PlaceInfo describes a place of a name.
+// PlaceInfo describes a place of a name: a switch port and the Ethernet address of a host behind
+// it.
 type PlaceInfo struct {
 	Port string `json:"port" doc:"Port of the switch behind which its host is"`
 	MAC  string `json:"mac"`

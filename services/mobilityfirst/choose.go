@@ -15,15 +15,15 @@ const maxRetryPlaces = 4
 // maxCostedPlaces limits the places for which the cost of a path is computed.
 const maxCostedPlaces = 16
 
-// choose returns the places of a name that a request is sent to, and the other places to ask if no
-// path to those is possible.
+// choose selects the places to which a request for a name is sent. others holds further places of
+// the name, which get the request if no path to the selected ones is possible.
 //
-// Usually it returns one place: the one to which the host has a path already or, if there is none
-// yet, the best one (fitness.go). The cost of a place is the number of paths that end there plus
-// the number of switches on the way. A host that repeats a request, or looks for another path than
-// the one it has, has received no answer; its request goes to all places, or to some if there are
-// many. With several paths per name (multihoming), spread selects the places. With multicast all
-// places are returned.
+// Usually choose selects one place: the one to which the host has a path already or, if there is
+// none yet, the best one (fitness.go). The cost of a place is the number of paths that end there
+// plus the number of switches on the route to it. A host that repeats a request, or asks for
+// another path beside the one that it has, has received no answer. Its request goes to all places,
+// or to some if there are many. With several paths per name (multihoming), spread selects the
+// places. With multicast all places are selected.
 func (s *Service) choose(src endpoint, x *message, places []place) (to, others []endpoint) {
 	for _, at := range places {
 		if at.At != src.At && at.MAC != src.MAC { // otherwise the hosts receive each other's broadcasts
@@ -54,7 +54,8 @@ func (s *Service) choose(src endpoint, x *message, places []place) (to, others [
 	return to[current : current+1], others[:min(len(others), maxRetryPlaces-1)]
 }
 
-// withoutDraining ranks places and leaves out those that drain if there are others.
+// withoutDraining ranks the places as rank does, and leaves out those of draining nodes if there
+// are others.
 func (s *Service) withoutDraining(to []endpoint, current int) (rest []endpoint) {
 	to, all := s.rank(to, current)
 	for _, i := range notDraining(all, current) {
@@ -63,9 +64,10 @@ func (s *Service) withoutDraining(to []endpoint, current int) (rest []endpoint) 
 	return rest
 }
 
-// rank sorts places by their standing, and returns their fitness as well. If current is 0, the
-// first place is the one to which the host already has a path, and it stays the first; current is
-// -1 if there is no such place. Places of equal standing keep their order.
+// rank sorts places by the standing of the nodes there, from fit to silent (fitness.go), and
+// returns their fitness as well. If current is 0, the first place is the one to which the host
+// already has a path, and it stays the first; current is -1 if there is no such place. Places of
+// equal standing keep their order.
 func (s *Service) rank(to []endpoint, current int) ([]endpoint, []fitness) {
 	type rankedPlace struct {
 		endpoint

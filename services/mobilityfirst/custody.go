@@ -33,7 +33,8 @@ type CustodyInfo struct {
 	Deadline    time.Time `json:"deadline" doc:"When the first of them expires, as far as the node knows"`
 }
 
-// key returns the key by which pages of the list begin.
+// key returns the row's key in the order of the list. A page begins after the key of the last row
+// of the page before.
 func (c *CustodyInfo) key() string { return c.Node + "/" + c.Destination + "/" + c.Source }
 
 // CustodyList is a page of the list of chunks in custody.

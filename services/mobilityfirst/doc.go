@@ -8,8 +8,9 @@
 // of the path reaches the controller until its lease has to be renewed. If no host has said hello
 // for the name, or no path is possible, the request continues as if there were no service.
 //
-// If a name has several places, the request goes to the one with the fewest paths and the shortest
-// way. If chunks are to go to every place ([frame.Multicast]), the request goes to all of them.
+// If a name has several places, the request goes to the one for which the sum of its paths and the
+// switches on the route is least. If chunks are to go to every place ([frame.Multicast]), the
+// request goes to all of them.
 //
 // A label belongs to two names at two places. Rules match the label together with the Ethernet
 // addresses of both ends and the ingress port, so no host can use another's label, and a label that

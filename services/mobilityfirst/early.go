@@ -89,7 +89,7 @@ func (y *earlyMessages) expire(now time.Time) {
 // hostPlaced processes the early messages from a place, if the network now knows the host there.
 func (s *Service) hostPlaced(at place) {
 	if !s.isHostAt(at) {
-		return // the host is there in a VLAN
+		return // the network knows the host only in a VLAN
 	}
 	for _, x := range s.early.take(at) {
 		if time.Since(x.received) <= earlyLifetime {

@@ -23,7 +23,7 @@ const (
 // fullState holds whether a node is full.
 type fullState struct {
 	full     bool
-	contrary int // the number of last reports that contradict full
+	contrary int // how many of the latest reports in a row contradict full
 }
 
 // update updates the state with the load of a report.
@@ -41,7 +41,7 @@ func (f *fullState) update(load float64) {
 	}
 }
 
-// standing says whether a place of a name should get new paths; lower values are better.
+// standing ranks a place of a name for new paths by the state of its node; lower values are better.
 type standing int
 
 const (
@@ -82,8 +82,8 @@ func fitnessOf(s *agents.State, t *nodeStatus) fitness {
 }
 
 // fitness returns the fitness of a place of a name. It uses the reports of nodes that have proven
-// the name and report this place. If several nodes do, the best counts, so that no node can harm
-// another by what it reports of its place.
+// to hold the name's key and that report the place's Ethernet address. If several nodes report it,
+// the best report counts, so that no node can harm another by reporting the other's place.
 func (n *nodes) fitness(name frame.GUID, at place) fitness {
 	best, known := fitness{load: unknownLoad}, false
 	n.mu.Lock()

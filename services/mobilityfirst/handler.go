@@ -173,8 +173,8 @@ func (s *Service) verify(src endpoint, x *message) {
 	}
 }
 
-// announce sends the hello to the hosts that send to the name, or have asked for it in vain: the
-// name has a new place, and they ask for it.
+// announce tells other hosts that a name has a new place: it sends the hello to the hosts that send
+// to the name, and to those that have asked for it in vain. They then request a path.
 func (s *Service) announce(src endpoint, x *message) {
 	s.publish("name.found", NameEvent{src.name.String(), placeInfo(src.place)})
 	peers := s.paths.peersOf(src.name, src.place)
@@ -199,7 +199,7 @@ func (s *Service) request(src endpoint, x *message) {
 		return
 	}
 	if x.flooded {
-		return // its place was learned just now, and the host repeats the request
+		return // the name was not known when the request arrived, so the switch has broadcast it; the host repeats it
 	}
 	to, others := s.choose(src, x, places)
 	for i, e := range to {

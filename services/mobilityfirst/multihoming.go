@@ -2,10 +2,11 @@ package mobilityfirst
 
 import "slices"
 
-// spread returns the places of a name that a request from one of the source's places is sent to
-// when chunks may use several paths. It gives each place of both names at least one path, and as
-// few places as possible more than one. If a name has several hosts, a host only adds paths to the
-// host that has answered first.
+// spread selects the places of a name to which a request is sent when chunks may use several paths.
+// src is one place of the requesting host, and to holds the places of the name. The requests from
+// all places of the host together give each place of both names at least one path, and as few
+// places as possible more than one. If a name has several hosts, the requesting host adds only
+// paths to the host that has answered first.
 func (s *Service) spread(src endpoint, to []endpoint) []endpoint {
 	to = slices.DeleteFunc(to, func(e endpoint) bool {
 		if s.paths.exists(src, e) {

@@ -90,7 +90,7 @@ func (s *Service) registerNodes(to kit.REST) {
 	s.registerCustody(to)
 }
 
-// draining is a request to drain a node, or to end that.
+// draining is a request to drain a node, or to stop draining it.
 type draining struct {
 	kit.ByName
 	Body control.DrainRequest

@@ -44,7 +44,7 @@ type nodes struct {
 
 	mu     sync.Mutex // taken after all other mutexes, except the registry's
 	status map[string]*nodeStatus
-	byName map[frame.GUID][]string // the names of the nodes that have proven a name
+	byName map[frame.GUID][]string // the declared names of nodes, by the MobilityFirst name that they have proven
 }
 
 // nodeStatus holds what a node has reported.

@@ -51,7 +51,7 @@ type route struct {
 // doneFunc is called with a path that has been set up, or with the reason why it is not available.
 type doneFunc func(p *path, err error)
 
-// labels returns the labels of frames to one end, and from there.
+// labels returns the labels of frames to one end of the path, and of frames from that end.
 func (p *path) labels(to endpoint) (there, back uint16) {
 	if to == p.high {
 		return p.toHigh, p.toLow
@@ -92,9 +92,10 @@ func newPaths(o *Options) *paths {
 	return x
 }
 
-// lease renews the path between two endpoints, or sets it up, for a lease that begins when it was
-// asked for. If it returns neither a path nor an error, the rules are not installed yet; done is
-// then called later, unless too many requests wait for the path. done must not lock x.mu.
+// lease renews the path between two endpoints, or sets it up. The lease begins when the message
+// asked was received. If lease returns neither a path nor an error, the rules are not installed
+// yet; done is then called later, unless too many requests wait for the path. done must not lock
+// x.mu.
 func (x *paths) lease(from, to endpoint, asked *message, done doneFunc) (*path, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -142,8 +143,9 @@ func (x *paths) findOrAdd(key endpointPair, opener network.PortRef) (*path, erro
 }
 
 // place chooses the best route of a path that has none, or whose route is broken. If there is no
-// other route the path ends, and its hosts ask again. But if its switch has only left the
-// controller, the path stays, because the switch may still forward frames.
+// other route, the path ends, and its hosts ask again. If the route seems broken only because a
+// switch has lost its connection to the controller, the path stays, because the switch may still
+// forward frames.
 func (x *paths) place(_ context.Context, _ string, r route) (route, network.Program, error) {
 	if x.endIfExpired(r.path) {
 		return r, network.Program{}, kit.ErrFlowEnded
@@ -170,8 +172,8 @@ func (x *paths) due(r route) bool {
 	return missing != "" || r.hasExpired()
 }
 
-// failed reports whether a path ends that could not be rerouted: whether its route is broken for
-// certain.
+// failed reports whether a path that could not be rerouted ends. It ends if its route is certainly
+// broken.
 func (x *paths) failed(r route, _ error) bool {
 	missing, certain := kit.MissingLink(x.Network, r.hops)
 	return missing != "" && certain
@@ -201,7 +203,8 @@ func waves(r route, moves bool) [][]openflow.DatapathID {
 // hasExpired reports whether no host has renewed the path's lease in time.
 func (p *path) hasExpired() bool { return time.Now().UnixNano()-p.expires.Load() > int64(leaseGrace) }
 
-// endIfExpired reports whether a path's lease has ended. The path is then not found any more.
+// endIfExpired reports whether a path's lease has ended, and if so removes the path from the
+// indexes.
 func (x *paths) endIfExpired(p *path) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

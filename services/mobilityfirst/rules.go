@@ -31,7 +31,7 @@ func directionRules(hops []network.Hop, label uint16, from, to openflow.MAC) []n
 }
 
 // UnknownLabels returns the rules with which a switch drops frames whose label is not assigned at
-// their port: the label was used after its end, or belongs to another host.
+// their port: the label's lease has ended, or the label belongs to another host.
 func UnknownLabels(d openflow.DatapathID) network.Program {
 	return network.Program{Rules: []network.Rule{{
 		Switch: d, Stage: network.StageRoute, Offset: rule.RouteNoLabel, Match: openflow.MustMatch(openflow.EthType(frame.EtherType), anyLabel()),

@@ -31,8 +31,8 @@ const MinLease = 30 * time.Second
 // MaxLease is the longest lease that hosts accept.
 const MaxLease = 5 * time.Minute
 
-// leaseGrace is how much longer than its lease a path exists: its hosts count from the time at
-// which they learned of it.
+// leaseGrace is how much longer than its lease a path exists, because its hosts count the lease
+// from the time at which they learned of it.
 const leaseGrace = 10 * time.Second
 
 // Options configures a Service.
@@ -121,7 +121,8 @@ func (s *Service) run(ctx context.Context) error {
 	all.Start(func(ctx context.Context) {
 		kit.NewLoop().Run(ctx, 0, sweepInterval, func(context.Context) { s.names.expire(time.Now()); s.early.expire(time.Now()) })
 	})
-	// By then every host that uses a path from before the start has asked again.
+	// After this time every host that uses a path from before the start has requested the path
+	// again.
 	if tasks.Sleep(ctx, MaxLease+leaseGrace) == nil {
 		s.Rules.Ready()
 		<-ctx.Done()

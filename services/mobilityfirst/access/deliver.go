@@ -21,7 +21,8 @@ const (
 	burstBytes, minBurst = 96 << 10, 8
 	// An unanswered CSYN is repeated after initialAnnounce, doubled each time up to maxAnnounce.
 	initialAnnounce, maxAnnounce = 50 * time.Millisecond, time.Second
-	// deliveryTimeout is the time without progress after which a chunk is left with its sender.
+	// deliveryTimeout is the time without progress after which the router gives a chunk up. The
+	// chunk then stays with its sender.
 	deliveryTimeout = 15 * time.Second
 	// maxRestarts is how often a host may restart within a chunk, which is then sent again from the
 	// beginning. Without a limit, a host that always restarts would never be given up.
@@ -43,7 +44,7 @@ type transfer struct {
 	packets uint32
 	header  []byte
 	payload []byte
-	cacks   chan frame.Bitmap // contains the latest one
+	cacks   chan frame.Bitmap // the latest CACK that has not been handled
 
 	received frame.Bitmap // the frames that the host has last reported as received; nil before its first report
 	count    uint32       // the number of frames in received
@@ -153,10 +154,10 @@ func (g *guest) handleCACK(c *frame.CACK, now time.Time) {
 	t.cacks <- bytes.Clone(c.Received)
 }
 
-// update records which frames the host has received, and reports whether they are more than ever
-// before. Without that comparison, a host whose CACKs alternate would be sent bursts forever. The
-// latest CACK counts, because a host that has restarted has lost the chunk; for such a host, which
-// has associated again, the comparison starts again.
+// update records which frames the host has received. It reports whether their number exceeds the
+// maximum so far: otherwise a host whose CACKs alternate would be sent bursts forever. The latest
+// CACK replaces the earlier ones, because a host that has restarted has lost the chunk. For a host
+// that has restarted, and so has associated again, the maximum starts again.
 func (t *transfer) update(got frame.Bitmap, association uint64) (news bool) {
 	count := uint32(0)
 	for i := range t.packets {

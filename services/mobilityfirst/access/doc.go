@@ -10,10 +10,10 @@
 // has all bits set.
 //
 // The GUIDs of the original release prove nothing. So each host is declared, with a name and its
-// key ([Host]), and the name is attached while the host is present. Outside, its chunks have this
-// name as source and destination; the router replaces it by the host's GUID and vice versa. The
-// transport header, which concerns only the ends, is removed and created anew, so that applications
-// of both kinds can communicate.
+// key ([Host]), and the name is attached while the host is present. Between the router and other
+// hosts of Sluice, the host's chunks have this name as source or destination; the router replaces
+// it by the host's GUID and vice versa. The transport header, which concerns only the ends, is
+// removed and created anew, so that applications of both kinds can communicate.
 //
 // Input from links is limited per host; a frame of an undeclared host costs one look-up in a map.
 // Start reading at [Router.Run], then presence.go, gather.go and flow.go for input from a host, and

@@ -14,14 +14,15 @@ const (
 	// maxFlows limits the destinations of one host's chunks, and maxChunks the number of its
 	// chunks.
 	maxFlows, maxChunks = 256, 4096
-	// minCharge is the minimum that a chunk of a host counts.
+	// minCharge is the least memory in bytes that a chunk of a host is charged for.
 	minCharge = 4 << 10
-	// windowBytes, or one chunk, are in flight to a destination that has taken something within
-	// provenLifetime. Others are pinged first, with pingTimeout, so that chunks for absent
-	// destinations do not delay others.
+	// At most windowBytes, or one chunk, are in flight to a destination that has taken over a chunk
+	// or answered a ping within provenLifetime. Other destinations are pinged first, with
+	// pingTimeout, so that chunks for absent destinations do not delay others.
 	windowBytes, provenLifetime, pingTimeout = 4 << 20, 5 * time.Minute, time.Second
-	// initialRetry is the pause after an unanswered ping, or after a chunk was not taken. It is
-	// doubled each time, up to maxDoublings times, until that succeeds.
+	// initialRetry is the pause after the first ping without an answer, or after the first chunk
+	// that was not taken. The pause is doubled after each further failure, up to maxDoublings
+	// times.
 	initialRetry, maxDoublings = 250 * time.Millisecond, 4
 )
 
@@ -43,7 +44,7 @@ type flow struct {
 	wake  chan struct{} // signals that there may be something to do
 
 	queue     []*keptChunk
-	heldBytes int // what the queue counts
+	heldBytes int // the memory that the queue is charged for
 	running   bool
 	// inFlight is the number of chunks in flight, the first of the queue unless some have failed;
 	// inFlightBytes is their size.
@@ -56,8 +57,8 @@ type flow struct {
 	skipRetry               bool      // retryAt is ignored once, because the host has left
 }
 
-// accept takes over a complete chunk, whose reassembly it replaces. It returns false if there is no
-// room. Router.mu is held.
+// accept takes over the chunk of a complete reassembly, whose memory it releases. It returns false
+// if there is no room for the chunk. Router.mu is held.
 func (g *guest) accept(x *reassembly, now time.Time) bool {
 	l := x.message
 	if g.version = l.version; l.control {
@@ -65,7 +66,7 @@ func (g *guest) accept(x *reassembly, now time.Time) bool {
 	}
 	k := &keptChunk{service: l.service, payload: l.payload, until: now.Add(g.router.Keep)}
 	f := g.flows[l.to]
-	held := g.heldBytes - x.charge // of all others
+	held := g.heldBytes - x.charge // the memory in use without that of the reassembly
 	if g.ending || g.keptChunks == maxChunks || f == nil && len(g.flows) == maxFlows || held+k.charge() > g.router.Memory || !f.mayAdd(k, held) {
 		return false
 	}

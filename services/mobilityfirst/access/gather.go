@@ -17,9 +17,9 @@ const (
 	// maxEncoded is the maximum size in bytes of a chunk in DATA frames: the largest chunk with all
 	// headers.
 	maxEncoded = hostapi.MaxChunk + 1<<16 + transportSize
-	// frameCharge is the memory that each DATA frame of an incomplete chunk counts. framesPerCSYN
-	// is the number of frames for which a new chunk counts one further CSYN, because a table of
-	// them is allocated.
+	// frameCharge is the memory in bytes that is charged for each DATA frame of an incomplete
+	// chunk. A new chunk counts as one further CSYN for each framesPerCSYN of its frames, because a
+	// table of the frames is allocated.
 	frameCharge, framesPerCSYN = 32, 64
 	// The hop IDs of the last maxFinished chunks of a host are remembered for finishedLifetime: a
 	// further CSYN with one of them asks for a lost acknowledgement.
@@ -163,7 +163,7 @@ type finishedChunk struct {
 	at      time.Time
 }
 
-// contains reports whether a CSYN belongs to one of them.
+// contains reports whether a CSYN belongs to one of the finished chunks.
 func (f *finishedChunks) contains(c *frame.CSYN, now time.Time) bool {
 	e, ok := f.byHop[c.Hop]
 	return ok && e.packets == c.Packets && now.Sub(e.at) < finishedLifetime

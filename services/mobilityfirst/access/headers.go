@@ -66,8 +66,8 @@ func (g *guest) read(wire []byte) (l message, err error) {
 	return l, nil
 }
 
-// isSize reports whether a chunk's size is one of the possible values: the format does not say
-// which headers count.
+// isSize reports whether a chunk's size field has one of the possible values. There are several,
+// because the format does not say which headers the size includes.
 func isSize(size uint32, all ...int) bool {
 	for _, n := range all {
 		if int64(size) == int64(n) {
@@ -77,9 +77,10 @@ func isSize(size uint32, all ...int) bool {
 	return false
 }
 
-// write returns the headers of a chunk for a host. number is that of the chunk among those from its
-// source; the size is that of the transport header and the payload. Fields that the format leaves
-// open are zero, except for the window: the router's memory for the host's chunks in megabytes.
+// write returns the headers of a chunk for a host. number is the chunk's number among those from
+// its source. The size field counts the transport header and the payload. Fields that the format
+// leaves open are zero, except for the window, which is the router's memory for the host's chunks
+// in megabytes.
 func (g *guest) write(x hostapi.Chunk, number, packets uint32, version uint8) ([]byte, error) {
 	source := x.From
 	if guid, ok := g.router.guids[source]; ok {

@@ -33,7 +33,8 @@ const (
 // errDown means that the interface is not open.
 var errDown = errors.New("the interface is not there")
 
-// link is one of the router's interfaces. It exists whether the interface does or not.
+// link is one of the interfaces that the router is configured with. It also exists while the
+// interface itself does not.
 type link struct {
 	router *Router
 	name   string

@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// nobody and anybody are used in place of the low 32 bits of a GUID in a probe to whichever router
-// hears it.
+// A probe that any router may answer has nobody or anybody as its destination, in place of the low
+// 32 bits of a router's GUID.
 const nobody, anybody = 0, 0xffffffff
 
-// Limits per second of one host: probes and associations, CSYNs, and CACKs. Each chunk requires at
-// least two of the latter two.
+// Each host is limited to these numbers of probes and associations, of CSYNs, and of CACKs per
+// second. Each chunk takes at least two CSYNs and two CACKs.
 const (
 	maxProbes = 50
 	maxCSYNs  = 20_000
@@ -164,7 +164,8 @@ func (g *guest) expire(now time.Time) (ask bool) {
 	return g.present && silent > g.router.Silent/2
 }
 
-// probe sends a probe to the host, so that one that has nothing to send does not count as gone.
+// probe sends a probe to the host, so that a present host that has nothing to send answers and does
+// not count as gone.
 func (g *guest) probe() {
 	at, ok := g.place()
 	if !ok {

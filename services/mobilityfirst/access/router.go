@@ -40,10 +40,11 @@ type place struct {
 
 // Counters counts what a router has done since its start, and describes what it holds.
 type Counters struct {
-	// Taken counts chunks of hosts that their destinations have taken over, Expired those that were
-	// kept for too long, and Left those that were passed to the host when their sender had left,
-	// and that the host still sends. Invalid counts chunks that could not be sent: with a false
-	// source, an unsupported service, or without the headers.
+	// Taken counts chunks of hosts that their destinations have taken over, and Expired those that
+	// were kept for too long. Left counts chunks that the router had passed to the host of Sluice,
+	// which continues to send them, when it closed the connection of their sender. Invalid counts
+	// chunks that could not be sent: with a false source, an unsupported service, or without the
+	// headers.
 	Taken, Expired, Left, Invalid uint64
 	// Delivered counts chunks that hosts have acknowledged, and Refused those that were left with
 	// their senders because the host did not take them.
@@ -52,8 +53,8 @@ type Counters struct {
 	// senders that claim to be a host that is elsewhere or may not use their address, NoRoom CSYNs
 	// for which there was no room, Malformed invalid frames, and Excess frames beyond the limits.
 	Strangers, Claims, NoRoom, Malformed, Excess uint64
-	// There is the number of present hosts, Chunks the number of their chunks, and Bytes what these
-	// count of Memory.
+	// There is the number of present hosts, Chunks the number of chunks that are kept for hosts,
+	// and Bytes the part of Memory that hosts use, in bytes.
 	There, Chunks, Bytes int
 }
 

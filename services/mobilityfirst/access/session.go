@@ -15,9 +15,11 @@ const (
 	attachInterval = time.Second
 	// When a host has left, its name stays attached until its chunks have been taken over, for at
 	// most lingerTime, or shutdownTime when the router ends. During this time the router learns
-	// what becomes of them; after it the host of Sluice continues to send those that it has.
+	// which chunks are taken over. Afterwards the host of Sluice continues to send the chunks that
+	// it has been given.
 	lingerTime, shutdownTime = 5 * time.Second, 2 * time.Second
-	// pollInterval is the time between two checks whether that is so.
+	// pollInterval is the time between two checks whether the chunks of a host that has left have
+	// been taken over.
 	pollInterval = 20 * time.Millisecond
 )
 
@@ -58,7 +60,7 @@ func (g *guest) serve(ctx context.Context) {
 }
 
 // shouldAttach reports whether the name should be attached: while the host is present and, after a
-// failure, while the router has chunks of it.
+// failure, while the router has chunks of the host.
 func (g *guest) shouldAttach(failed bool) bool {
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
@@ -131,9 +133,9 @@ func (s *session) watch(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// linger waits, up to a timeout, until the chunks of a host that has left are taken over. back
-// reports whether the host has returned, or the router is about to end, for which less time is
-// left.
+// linger waits, up to the time within, until the chunks of a host that has left are taken over.
+// back reports whether the caller must look again, because the host has returned, or because the
+// router has begun to end, for which the time is shorter.
 func (s *session) linger(ctx context.Context, within time.Duration, failed <-chan error) (back bool, err error) {
 	ending := ctx.Err() != nil
 	for until := time.Now().Add(within); time.Now().Before(until); {
@@ -193,13 +195,13 @@ type incoming struct {
 }
 
 const (
-	// maxIncoming limits the sources whose chunks are counted.
+	// maxIncoming limits the sources whose chunks are numbered.
 	maxIncoming = 1024
 	// evictSample is the number of sources among which one is chosen for eviction.
 	evictSample = 8
-	// refusalLifetime is how long further chunks of a sender are refused after one was: for at most
-	// this long the host of Sluice delivers chunks that it has read before it learns of the first
-	// refusal.
+	// refusalLifetime is how long further chunks of a sender are refused after one was refused.
+	// Until the host of Sluice learns of the first refusal, it delivers chunks that it has already
+	// read, which takes at most this long.
 	refusalLifetime = time.Second
 )
 
@@ -281,7 +283,7 @@ func (s *session) deliverAll(ctx context.Context, in *incoming) {
 		default:
 			g.router.warnLimit.Warn(g.router.Log, "a chunk is left with its sender", "guid", g.GUID, "from", x.From, "error", err)
 			for _, x := range s.giveUp(in) {
-				_ = s.client.Refuse(x) // see above
+				_ = s.client.Refuse(x) // it fails only if the host of Sluice has ended, like Take
 			}
 			return
 		}

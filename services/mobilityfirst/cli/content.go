@@ -206,8 +206,8 @@ const (
 	nearestTimeout = 300 * time.Millisecond
 )
 
-// get gets a content from names in turn. It skips the first if that does not answer, unless it is
-// the only one.
+// get gets a content from hosts of the names in by, one name after the other. It skips the first
+// name if no host of that name answers a ping, unless it is the only one.
 func (a *attachment) get(ctx context.Context, by []frame.GUID, name frame.GUID, out io.Writer, told func(written, size int64)) error {
 	host, err := a.open(ctx)
 	if err != nil {
@@ -357,7 +357,7 @@ func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby
 	return err
 }
 
-// runAll runs peers until ctx ends or one of them does.
+// runAll runs peers until ctx ends or one of the peers ends.
 func runAll(ctx context.Context, peers []*content.Peer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -380,7 +380,7 @@ func cacheReport(c *content.Cache) nodeapi.Report {
 	}}
 }
 
-// closeAll detaches names.
+// closeAll closes clients, which detaches their names.
 func closeAll(hosts []*hostapi.Client) (err error) {
 	for _, h := range hosts {
 		err = errors.Join(err, h.Close())

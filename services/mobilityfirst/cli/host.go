@@ -127,7 +127,7 @@ func runNamedHost(ctx context.Context, o host.Options, socket string, group int,
 	}, nil), o.Log)()
 	all := tasks.New()
 	defer all.Stop()
-	all.Start(func(context.Context) { h.Run(ctx) }) // its endpoints then close before Serve waits for the applications that use them
+	all.Start(func(context.Context) { h.Run(ctx) }) // Run closes the host's endpoints at its end, before Serve waits for the applications that use them
 	o.Log.Info("host runs", "socket", socket, "interfaces", o.Interfaces)
 	err = h.Serve(ctx, listen.New(l, func(err error) { o.Log.Warn("applications", "error", err) }))
 	c := h.Counters()
