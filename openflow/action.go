@@ -26,7 +26,7 @@ const (
 	ActionExperimenter ActionType = 0xffff
 )
 
-// layout is the form of what follows the four bytes of type and length.
+// layout is the format of the bytes that follow an action's type and length.
 type layout uint8
 
 const (
@@ -40,14 +40,14 @@ const (
 )
 
 type actionInfo struct {
-	name   string // as ovs-ofctl prints it, where it has one
+	name   string // the name that ovs-ofctl prints, if it has one
 	layout layout
 	size   int // bytes on the wire; 0: variable
 	hex    bool
 }
 
-// actionTable describes every action. The last row is the experimenter's, whose number on the
-// wire is far from the others.
+// actionTable describes every action. The last row is the experimenter action, because its number
+// on the wire, 0xffff, is far from the others.
 var actionTable = [...]actionInfo{
 	ActionOutput:     {"output", layoutOutput, 16, false},
 	ActionCopyTTLOut: {"copy_ttl_out", layoutNone, 8, false},
@@ -106,8 +106,8 @@ func Output(port uint32) Action {
 	return a
 }
 
-// OutputController sends the packet to the controller, at most maxLen bytes of
-// it; MaxLenNoBuffer for all.
+// OutputController sends the first maxLen bytes of the packet to the controller. MaxLenNoBuffer
+// means the whole packet.
 func OutputController(maxLen uint16) Action {
 	return Action{Type: ActionOutput, Arg: PortController, MaxLen: maxLen}
 }
@@ -124,7 +124,7 @@ func PopVLAN() Action { return Action{Type: ActionPopVLAN} }
 // PushMPLS adds an MPLS shim of the given Ethernet type, 0x8847 or 0x8848.
 func PushMPLS(etherType uint16) Action { return Action{Type: ActionPushMPLS, Arg: uint32(etherType)} }
 
-// PopMPLS removes the outermost MPLS shim; the rest has the given Ethernet type.
+// PopMPLS removes the outermost MPLS shim, and sets the packet's Ethernet type to the given one.
 func PopMPLS(etherType uint16) Action { return Action{Type: ActionPopMPLS, Arg: uint32(etherType)} }
 
 // PushPBB adds a provider backbone header of the given type, 0x88e7.
@@ -136,7 +136,7 @@ func PopPBB() Action { return Action{Type: ActionPopPBB} }
 // GroupAction hands the packet to a group.
 func GroupAction(id uint32) Action { return Action{Type: ActionGroup, Arg: id} }
 
-// SetQueue chooses the queue of the port that the packet will leave by.
+// SetQueue chooses the queue in which the packet waits at its output port.
 func SetQueue(id uint32) Action { return Action{Type: ActionSetQueue, Arg: id} }
 
 // SetNWTTL writes the IPv4 TTL or IPv6 hop limit.
@@ -157,8 +157,8 @@ func CopyTTLOut() Action { return Action{Type: ActionCopyTTLOut} }
 // CopyTTLIn copies the TTL from the outermost to the next header.
 func CopyTTLIn() Action { return Action{Type: ActionCopyTTLIn} }
 
-// ExperimenterAction returns an action that others have defined. The eight bytes of its header
-// and data must together be a multiple of eight bytes.
+// ExperimenterAction returns an action that another organization has defined. The action's header
+// of eight bytes and data must together be a multiple of eight bytes.
 func ExperimenterAction(experimenter uint32, data []byte) Action {
 	return Action{Type: ActionExperimenter, Arg: experimenter, Data: string(data)}
 }

@@ -41,7 +41,7 @@ type BundleControl struct {
 	Bundle     uint32
 	Op         BundleOp
 	Flags      uint16
-	Properties []byte // kept whole
+	Properties []byte // not decoded
 }
 
 // MsgType returns TypeExperimenter.
@@ -81,9 +81,9 @@ func (m *BundleControl) String() string {
 // BundleAdd adds a message to an open bundle.
 type BundleAdd struct {
 	Bundle     uint32
-	Flags      uint16  // those the bundle was opened with
+	Flags      uint16  // the flags with which the bundle was opened
 	Message    Message // the change; it is sent with the same transaction identifier
-	Properties []byte  // kept whole
+	Properties []byte  // not decoded
 }
 
 // MsgType returns TypeExperimenter.

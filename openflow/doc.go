@@ -1,17 +1,15 @@
-// Package openflow speaks the OpenFlow 1.3 wire protocol.
+// Package openflow implements the OpenFlow 1.3 wire protocol.
 //
-// The package knows bytes and nothing else: no sockets, no switches, no
-// services. Match fields, actions, instructions, message types, multipart
-// types and error codes are each described once, in an annotated table
-// (field.go, action.go, instruction.go, message.go, multipart.go,
-// errorcode.go); encoding, decoding, checking and printing follow from it.
+// The package encodes and decodes messages only: it opens no sockets, and it does not know switches
+// or services. Match fields, actions, instructions, message types, multipart types and error codes
+// are each described once, in an annotated table (field.go, action.go, instruction.go, message.go,
+// multipart.go, errorcode.go). Encoding, decoding, checking and printing use these tables.
 //
 // # Encoding
 //
-// Every message has AppendTo(b, xid), which appends the whole message, header
-// included, to the caller's buffer and returns the longer buffer, so that a
-// batch of messages becomes one write. On error the buffer is returned as it
-// was given: nothing half encoded is ever left in it.
+// Every message has AppendTo(b, xid), which appends the whole message, header included, to the
+// caller's buffer and returns the longer buffer, so that a batch of messages becomes one write. On
+// error AppendTo returns the buffer as it was given, without any part of the message.
 //
 // # Decoding
 //
@@ -22,8 +20,8 @@
 // and never loop: input that is wrong gives a [*DecodeError] that says which
 // structure was wrong, where and why.
 //
-// On the path of every packet nothing is allocated: keep one [PacketIn] per
-// connection, and a [PacketOut] and a buffer beside it, and use them again.
+// No memory is allocated for a packet if the caller keeps one [PacketIn], one [PacketOut] and one
+// buffer for each connection, and uses them again.
 //
 // # Matches
 //
@@ -34,9 +32,9 @@
 //
 // # Standards
 //
-// OpenFlow Switch Specification 1.3.5; ONF extensions 230 (bundles) and 109
-// (TCP flags); of Open vSwitch, the group modification that inserts and removes
-// buckets. Other experimenter messages, actions, instructions, statistics and
-// match fields are kept whole. The tests show every message to ovs-ofctl, to
-// tshark and to a running Open vSwitch, which share no code with this package.
+// The package implements the OpenFlow Switch Specification 1.3.5, the ONF extensions 230 (bundles)
+// and 109 (TCP flags), and Open vSwitch's group modification that inserts and removes buckets. The
+// content of other experimenter messages, actions, instructions, statistics and match fields is
+// kept as bytes. The tests pass every message to ovs-ofctl, to tshark and to a running Open
+// vSwitch, which share no code with this package.
 package openflow

@@ -39,8 +39,7 @@ func (c ErrorCode) Type() ErrorType { return ErrorType(c >> 16) }
 // Code returns the code within the type.
 func (c ErrorCode) Code() uint16 { return uint16(c) }
 
-// Codes that callers compare with; every other code of the table prints by its
-// name and can be built with NewErrorCode.
+// Codes with which callers compare errors. NewErrorCode makes the other codes of the table.
 const (
 	HelloIncompatible      ErrorCode = 0x0000_0000
 	BadRequestVersion      ErrorCode = 0x0001_0000
@@ -65,7 +64,7 @@ const (
 	MeterModUnknown        ErrorCode = 0x000c_0003
 )
 
-// Codes of bundles; they come with ExperimenterONF.
+// Codes of errors about bundles. They are sent with the experimenter ExperimenterONF.
 const (
 	BundleBadID              ErrorCode = 0xffff_0000 | 2302
 	BundleExists             ErrorCode = 0xffff_0000 | 2303
@@ -76,7 +75,7 @@ const (
 
 type errorInfo struct {
 	name  string   // of the type
-	codes []string // by number; "" where the specification has a hole
+	codes []string // by number; "" if the specification defines no such code
 }
 
 // errorTable describes every error of OpenFlow 1.3, in the specification's names.

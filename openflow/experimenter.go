@@ -2,7 +2,7 @@ package openflow
 
 import "fmt"
 
-// Experimenter is a message defined by others, kept whole.
+// Experimenter is a message that another organization has defined. Its content is not decoded.
 type Experimenter struct {
 	Experimenter uint32
 	ExpType      uint32
@@ -58,8 +58,8 @@ func newExperimenter(experimenter, expType uint32) Message {
 	return new(Experimenter)
 }
 
-// experimenterBody checks that b is the experimenter message named and has at
-// least size bytes after the type, and returns these.
+// experimenterBody checks that b is the experimenter message with the given experimenter and type,
+// and that at least size bytes follow the type. It returns the bytes after the type.
 func experimenterBody(b []byte, what string, experimenter, expType uint32, size int) ([]byte, error) {
 	p, err := body(b, TypeExperimenter)
 	if err != nil {

@@ -28,16 +28,16 @@ type ExtBucket struct {
 // ExtGroupMod changes single buckets of a group: the group modification of
 // OpenFlow 1.5 as an extension message of Open vSwitch.
 //
-// Not every switch that speaks 1.3 takes it. Open vSwitch 3.1 itself does so on
-// OpenFlow 1.0 only and answers on 1.3 with BadRequestExpType; the sender then
-// has to replace the whole group with a GroupMod.
+// Not every switch accepts the message with OpenFlow 1.3. Open vSwitch 3.1 itself accepts it with
+// OpenFlow 1.0 only, and answers with BadRequestExpType with 1.3. The sender then has to replace
+// the whole group with a GroupMod.
 type ExtGroupMod struct {
 	Command       uint16
 	Type          GroupType
 	Group         uint32
 	CommandBucket uint32 // insert after this one; remove this one
 	Buckets       []ExtBucket
-	Properties    []byte // of the group, kept whole
+	Properties    []byte // of the group; not decoded
 }
 
 // Bucket properties of OpenFlow 1.5.

@@ -2,8 +2,8 @@ package openflow
 
 import "fmt"
 
-// Field is a match field: the index of its row in the table of fields. The
-// forty fields of OpenFlow 1.3 have the number they have on the wire.
+// Field is a match field: the index of its row in the table of fields. The forty fields of OpenFlow
+// 1.3 have the same number here as on the wire.
 type Field uint8
 
 // The match fields.
@@ -78,8 +78,9 @@ const (
 	maskExtended          // by Open vSwitch, beyond the specification
 )
 
-// prereq is a prerequisite of a field: another field with one of the values and without a mask.
-// If bits is set, these bits of the value suffice.
+// prereq is a prerequisite of a field: another field must be matched exactly, with one of values.
+// If values is empty, any match of that field suffices. If bits is not zero, it suffices that these
+// bits of the other field's value are set.
 type prereq struct {
 	field  Field
 	values []uint64

@@ -33,16 +33,16 @@ type FlowMod struct {
 	Command                  uint8
 	IdleTimeout, HardTimeout uint16 // seconds; 0: none
 	Priority                 uint16
-	BufferID                 uint32 // apply to this buffered packet too; NoBuffer
-	OutPort                  uint32 // delete: only entries that output here; PortAny
-	OutGroup                 uint32 // delete: only entries that use this group; GroupAny
+	BufferID                 uint32 // also apply to this buffered packet; NoBuffer: none
+	OutPort                  uint32 // delete: only entries that output here; PortAny: all
+	OutGroup                 uint32 // delete: only entries that use this group; GroupAny: all
 	Flags                    uint16
 	Match                    Match
 	Instructions             []Instruction
 }
 
-// NewFlowMod returns a message for no buffered packet and without a restriction to an output
-// port or group.
+// NewFlowMod returns a message that applies to no buffered packet and is not restricted to an
+// output port or group.
 func NewFlowMod(command, table uint8, priority uint16, match Match, instructions ...Instruction) *FlowMod {
 	return &FlowMod{
 		Table: table, Command: command, Priority: priority,

@@ -29,8 +29,8 @@ const (
 // Bucket is a list of actions that a group may apply to a packet.
 type Bucket struct {
 	Weight     uint16 // select groups
-	WatchPort  uint32 // fast failover: live while this port is; PortAny
-	WatchGroup uint32 // fast failover: live while this group is; GroupAny
+	WatchPort  uint32 // fast failover: the bucket is live while this port is; PortAny: none
+	WatchGroup uint32 // fast failover: the bucket is live while this group is; GroupAny: none
 	Actions    []Action
 }
 

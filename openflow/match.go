@@ -113,7 +113,7 @@ func (m Match) Overlaps(o Match) bool {
 	return true
 }
 
-// matchBuilder collects fields. Sets of fields have one bit for each Field.
+// matchBuilder collects fields. given and present have one bit for each Field.
 type matchBuilder struct {
 	given   uint64 // fields that were put
 	present uint64 // fields that constrain packets
@@ -378,7 +378,8 @@ func (o *OXM) decode(b []byte, at int) (known bool, err error) {
 	return true, nil
 }
 
-// tooWide is a separate function so that decoding does not allocate.
+// tooWide returns the error for a value that is wider than its field. It is a separate function so
+// that decoding does not allocate.
 func tooWide(f Field, at int, value []byte) error {
 	return badValue("oxm", at, "%s=%#x is wider than %d bits", f, value, f.Bits())
 }

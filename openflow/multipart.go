@@ -225,7 +225,8 @@ func list[T fmt.Stringer](records []T) string {
 	return s.String()
 }
 
-// ExperimenterMultipart is a request or reply defined by others, kept whole.
+// ExperimenterMultipart is a request or reply that another organization has defined. Its content is
+// not decoded.
 type ExperimenterMultipart struct {
 	Experimenter uint32
 	ExpType      uint32

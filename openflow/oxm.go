@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// OXM is one field of a match, with its value and, when Masked, the bits of it
-// that count. Value and Mask are big endian and begin at byte 0; bytes beyond
-// the field's size are zero.
+// OXM is one field of a match, with its value. If Masked is true, only the bits of the value that
+// are set in Mask count. Value and Mask are big endian and begin at byte 0; bytes beyond the
+// field's size are zero.
 type OXM struct {
 	Field       Field
 	Masked      bool
@@ -26,8 +26,8 @@ func oxmMAC(f Field, m MAC) OXM {
 	return o
 }
 
-// oxmAddr picks the field by the family of the address. A field that is
-// FieldInvalid is not available for that family.
+// oxmAddr returns the field v4 or v6, by the family of the address. v4 or v6 is FieldInvalid if
+// there is no such field for that family.
 func oxmAddr(v4, v6 Field, a netip.Addr) OXM {
 	a = a.Unmap()
 	o := OXM{Field: FieldInvalid}
@@ -239,7 +239,7 @@ func (o OXM) Uint() uint64 { return o.number(load(&o.Value)) }
 // MaskUint returns the mask as a number; all bits of the field when o is exact.
 func (o OXM) MaskUint() uint64 { return o.number(o.fullMask()) }
 
-// number returns the last 64 bits of the field out of w.
+// number returns the last 64 bits of the field in w, which holds the field's value or mask.
 func (o *OXM) number(w word) uint64 {
 	switch n := len(o.value()); {
 	case n == 0:
@@ -351,7 +351,8 @@ func (o *OXM) check() error {
 	return nil
 }
 
-// refuse takes a copy of o, so that o need not be on the heap.
+// refuse returns an error about o. It takes a copy of o, so that the caller's o need not be on the
+// heap.
 func (o OXM) refuse(format string, args ...any) error {
 	return fmt.Errorf("openflow: %w: %v: %s", ErrMatch, o, fmt.Sprintf(format, args...))
 }

@@ -102,7 +102,7 @@ func bufferName(id uint32) string {
 // PacketOut makes a switch send a packet.
 type PacketOut struct {
 	BufferID uint32 // NoBuffer when Data is the packet
-	InPort   uint32 // where the packet is taken to have come in by
+	InPort   uint32 // the port by which the packet is said to have arrived
 	Actions  []Action
 	Data     []byte
 }

@@ -16,7 +16,7 @@ func name8[T ~uint8 | ~uint16 | ~uint32](v T, names ...string) string {
 	return fmt.Sprintf("unknown(%d)", v)
 }
 
-// bitNames lists the names of the bits that are set; unnamed bits in hex.
+// bitNames returns the names of the bits that are set, and the bits without a name in hex.
 func bitNames(v uint64, names []string) string {
 	var set []string
 	for i, name := range names {
@@ -179,7 +179,8 @@ func tcpFlagChange(value, mask uint64) string {
 	return s.String()
 }
 
-// prefixLen returns the number of leading ones when nothing but zeros follows.
+// prefixLen returns the number of leading ones of the mask. It returns false if a one follows a
+// zero.
 func prefixLen(mask []byte) (int, bool) {
 	ones := 0
 	for i := range len(mask) * 8 {

@@ -41,7 +41,7 @@ const (
 	queueProperty = 16
 )
 
-// RateUnknown is the rate of a queue whose switch does not say it.
+// RateUnknown is the rate of a queue for which the switch reports no rate.
 const RateUnknown uint16 = 0xffff
 
 // Queue describes a queue. Rates are in tenths of a percent of the port's
@@ -49,7 +49,7 @@ const RateUnknown uint16 = 0xffff
 type Queue struct {
 	ID, Port         uint32
 	MinRate, MaxRate uint16 // RateUnknown when absent
-	Experimenter     []byte // experimenter properties, kept whole
+	Experimenter     []byte // experimenter properties, not decoded
 }
 
 // QueueConfigReply answers a QueueConfigRequest.

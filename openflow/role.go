@@ -18,7 +18,7 @@ func (r Role) String() string { return name8(r, "nochange", "equal", "master", "
 
 type roleBody struct {
 	Role       Role
-	Generation uint64 // of the mastership; older ones are refused as stale
+	Generation uint64 // number of the mastership; a request with an older number is refused as stale
 }
 
 func (r *roleBody) appendTo(b []byte, t MsgType, xid uint32) ([]byte, error) {
@@ -43,7 +43,7 @@ func (r *roleBody) describe(t MsgType) string {
 // RoleRequest asks for a role.
 type RoleRequest struct {
 	Role       Role
-	Generation uint64 // of the mastership; older ones are refused as stale
+	Generation uint64 // number of the mastership; a request with an older number is refused as stale
 }
 
 // MsgType returns TypeRoleRequest.
@@ -63,7 +63,7 @@ func (m *RoleRequest) String() string { return (*roleBody)(m).describe(TypeRoleR
 // RoleReply contains the controller's role.
 type RoleReply struct {
 	Role       Role
-	Generation uint64 // of the current mastership
+	Generation uint64 // number of the current mastership
 }
 
 // MsgType returns TypeRoleReply.

@@ -30,7 +30,7 @@ const (
 	TableExperimenterMiss  TableProperty = 0xffff
 )
 
-// content says what a table property lists.
+// content is the kind of list that a table property has.
 type content uint8
 
 const (
@@ -83,7 +83,8 @@ type FeatureID struct {
 // and, for class 0xffff, its experimenter in the lower.
 type FieldID uint64
 
-// NewFieldID names a field of the table, maskable or not.
+// NewFieldID returns the identifier of a field of the table. masked says that the field may be
+// masked.
 func NewFieldID(f Field, masked bool) FieldID {
 	h := appendOXM(nil, &OXM{Field: f, Masked: masked})
 	id := FieldID(be.Uint32(h)) << 32
@@ -121,7 +122,7 @@ type TableFeature struct {
 	IDs    []FeatureID // instructions, actions
 	Tables []uint8     // tables one can go to
 	Fields []FieldID   // fields to match, to leave out, or to set
-	Raw    []byte      // any other property, kept whole
+	Raw    []byte      // any other property, not decoded
 }
 
 // TableFeatures describes the capabilities of a flow table.
@@ -248,8 +249,8 @@ func parseFeatureIDs(b []byte) ([]FeatureID, error) {
 	return ids, it.err
 }
 
-// parseFieldIDs reads OXM headers. Their length field counts a value that is
-// not there, and so they are no elements for the TLV iterator.
+// parseFieldIDs reads OXM headers. Their length field counts a value that does not follow them
+// here, so the TLV iterator cannot read them.
 func parseFieldIDs(b []byte) ([]FieldID, error) {
 	var ids []FieldID
 	for len(b) > 0 {
@@ -306,8 +307,8 @@ func (f *TableFeature) list() string {
 	return strings.Join(names, ",")
 }
 
-// TableFeaturesRequest asks for a TableFeaturesReply. With entries it asks the
-// switch to take on these features.
+// TableFeaturesRequest asks for a TableFeaturesReply. A request with entries also asks the switch
+// to adopt these features.
 type TableFeaturesRequest []TableFeatures
 
 // TableFeaturesReply answers a TableFeaturesRequest.

@@ -1,12 +1,12 @@
 package openflow
 
-// tlvShape describes the layout of a family of structures with a length.
+// tlvShape describes the layout of a family of structures that contain their own length.
 type tlvShape struct {
 	what   string
 	header int  // smallest size of an element in bytes
 	lenAt  int  // offset of the length
 	wide   bool // the length has 16 bits instead of 8
-	add    int  // what the length does not count
+	add    int  // bytes of an element that its length does not count
 	padded bool // elements are followed by padding to a multiple of eight
 	whole8 bool // the length itself must be a multiple of eight
 }

@@ -112,8 +112,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// checkSwitches connects to the database of each connected switch, and drops others after some
-// time.
+// checkSwitches connects to the database of each connected switch, and drops switches that have
+// been disconnected for some time.
 func (m *Manager) checkSwitches(now time.Time) {
 	up := m.opts.Switches()
 	for _, d := range up {
@@ -226,7 +226,7 @@ func (m *Manager) dropOldSwitches(up []uint64, now time.Time) {
 	}
 }
 
-// errNotConnected means that there is no such switch now.
+// errNotConnected means that the switch is not connected now.
 var errNotConnected = errors.New("it is not connected")
 
 // reconcilerOf returns the reconciler of an owner and a switch. The switch may have connected a

@@ -20,7 +20,7 @@ type Owner struct {
 	want Want // guarded by the manager's lock
 }
 
-// Nothing is the Want of an owner that is switched off.
+// Nothing is the Want that declares no configuration, for an owner that is switched off.
 func Nothing(uint64, Bridge) (Wanted, error) { return Wanted{}, nil }
 
 // Declare sets the owner's desired state.
@@ -69,9 +69,9 @@ func (o *Owner) Ensure(ctx context.Context, dpid uint64, ports []uint32) error {
 	return nil
 }
 
-// Bridge returns a switch as its database describes it, and a channel that is closed when that
-// may have changed. Both are empty while the switch is unknown, the bridge also while its
-// database is not connected.
+// Bridge returns a switch as its database describes it, and a channel that is closed when the
+// description may have changed. Both are empty while the switch is unknown. The bridge is also
+// empty while the database is not connected.
 func (o *Owner) Bridge(dpid uint64) (b Bridge, changed <-chan struct{}) {
 	k, err := o.m.reconcilerOf(o, dpid)
 	if err != nil {

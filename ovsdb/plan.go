@@ -10,7 +10,8 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// ErrForeign means that somebody else has configured the same thing. It is left alone.
+// ErrForeign means that somebody else has configured what an owner wants to configure. The foreign
+// configuration stays unchanged.
 var ErrForeign = errors.New("somebody else has configured it")
 
 // ErrNoPort means that the bridge has no such port, or that the port cannot have queues.
@@ -49,8 +50,8 @@ func (s *State) plan(b Bridge, owner string, want Wanted) ([]ovsdb.Operation, er
 	return p.ops, err
 }
 
-// queues plans the QoS of ports. Ports that are not in want lose the owner's QoS. If their
-// number is unknown now, they lose it only if want is nil.
+// queues plans the QoS of ports. Ports that are not in want lose the owner's QoS. A port whose
+// number is unknown now loses it only if want is nil.
 func (p *planner) queues(b Bridge, want map[uint32]Root) error {
 	errs := PortErrors{}
 	for _, port := range b.Ports {
@@ -123,8 +124,8 @@ func expectEmpty(table, column, id string) ovsdb.Operation {
 	}
 }
 
-// change changes the owner's QoS of a port. Queues of others in it stay; if one of them has a
-// number that is wanted, nothing is changed.
+// change changes the owner's QoS of a port. Queues of others in that QoS stay. If a queue of others
+// has a wanted number, change changes nothing and returns an error.
 func (p *planner) change(port Port, root Root) error {
 	now, wanted := port.QoS, map[uint32]bool{}
 	for _, q := range root.Queues {

@@ -131,7 +131,7 @@ func (k *reconciler) ensure(ctx context.Context, ports []uint32) error {
 	}
 }
 
-// errorsOf returns the part of an error that is not only about other ports.
+// errorsOf returns err without the errors about ports other than the given ones.
 func errorsOf(err error, ports []uint32) error {
 	var single PortErrors
 	if !errors.As(err, &single) {

@@ -64,7 +64,7 @@ type QoS struct {
 	queues map[uint32]string
 }
 
-// Owner returns the name of its owner, or "" if no Owner has made it.
+// Owner returns the name of the owner of the QoS, or "" if no Owner of this package has made it.
 func (q *QoS) Owner() string { return q.Tags[OwnerTag] }
 
 // Root is a token bucket for all packets of a port, with its leaves.
@@ -212,7 +212,8 @@ func (j *rowIndex) port(row portRow) Port {
 	return p
 }
 
-// readQoS returns nil if a queue's row has not arrived yet, because its owner is unknown.
+// readQoS returns the QoS of a row. It returns nil if the row of one of its queues has not arrived
+// yet, because the owner of that queue is then unknown.
 func (j *rowIndex) readQoS(row qosRow) *QoS {
 	q := &QoS{Type: row.Type, Tags: row.IDs, queues: map[uint32]string{}}
 	q.Rate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)

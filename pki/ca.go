@@ -28,7 +28,7 @@ const (
 	CAKeyFile  = "ca.key"
 )
 
-// backdate is how long before their creation certificates become valid, for clocks that are
+// backdate is how long before its creation a certificate becomes valid, for peers whose clocks are
 // slow.
 const backdate = 5 * time.Minute
 

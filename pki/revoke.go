@@ -18,8 +18,8 @@ import (
 )
 
 // issuedFile is the record of the certificates that an authority has issued, one on each line:
-// serial number in hex, expiry, role, name. With it a name can be revoked whose certificates are
-// elsewhere.
+// serial number in hex, expiry, role, name. With this record, the certificates of a name can be
+// revoked even if their files are elsewhere.
 const issuedFile = "issued"
 
 // Record records an issued certificate in the authority's folder.

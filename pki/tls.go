@@ -144,9 +144,9 @@ func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 	return base, nil
 }
 
-// Client returns the TLS configuration of a client that presents the certificate, if one is
-// named, and trusts the authority. The server must have one of roles, if there are any. A
-// renewed certificate is used without a restart; a new authority needs one.
+// Client returns the TLS configuration of a client that trusts the authority, and that presents the
+// certificate if one is named. The server must have one of roles, if there are any. A renewed
+// certificate is used without a restart; a new authority needs one.
 func Client(names Files, roles ...Role) (*tls.Config, error) {
 	f := &files{Files: names}
 	_, pool, err := f.load()

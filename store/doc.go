@@ -1,6 +1,6 @@
-// Package store is the interface behind which all of Sluice's durable state is kept: whitelists,
-// agents, leases, names, channels, classes and the numbers that must not decrease after a
-// restart. Start reading with store.go.
+// Package store defines the interface through which all of Sluice's durable state is kept:
+// whitelists, agents, leases, names, channels, classes and the numbers that must not decrease after
+// a restart. Start reading with store.go.
 //
 // There are three implementations: pebblestore (a database in the controller's data folder, the
 // default), etcdstore (a client of an etcd cluster) and memstore (for tests, and for a

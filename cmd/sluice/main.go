@@ -1,5 +1,5 @@
-// Command sluice is what runs in a network: the controller, the agents and daemons beside
-// it, and the operator's commands. See "sluice --help".
+// Command sluice is the program that runs in a network: the controller, the agents and daemons
+// beside it, and the operator's commands. See "sluice --help".
 package main
 
 import (

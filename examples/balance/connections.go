@@ -41,9 +41,9 @@ func (s *balance) identify(p *network.PacketIn) (id string, c connection, ok boo
 	return "", c, false
 }
 
-// place returns the rules that forward a connection to its server, and the answers to the client as
-// if they came from the virtual address. If the server is gone another is chosen, which resets the
-// connection at once.
+// place returns the rules that forward a connection to its server, and the server's answers to the
+// client as if they came from the virtual address. If the server no longer answers, place chooses
+// another one, which resets the connection at once.
 func (s *balance) place(_ context.Context, _ string, c connection) (connection, network.Program, error) {
 	var p network.Program
 	front, declared := s.Item(c.Front)
@@ -89,8 +89,8 @@ func tcp(fields ...openflow.OXM) openflow.Match {
 	return openflow.MustMatch(append(fields, openflow.EthType(ethType), openflow.IPProto(packet.ProtoTCP))...)
 }
 
-// choose returns the address and the place of a connection's server: its present server while that
-// answers, and otherwise the one with the fewest connections.
+// choose returns the address and the place of a connection's server. It keeps the present server as
+// long as that answers, and otherwise chooses the one with the fewest connections.
 func (s *balance) choose(c *connection, front Front) (netip.Addr, agents.Place, error) {
 	s.mu.Lock()
 	answers := s.answers

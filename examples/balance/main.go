@@ -20,7 +20,7 @@ import (
 
 func main() { os.Exit(cli.Main(append(services.All(), service()))) }
 
-// service is what the program has of the service beside those of Sluice.
+// service describes the additional service to the program, which has Sluice's own services as well.
 func service() commands.Service {
 	return commands.Service{Definitions: []kit.Definition{{Name: name, New: newBalance}}, Commands: commandsOf}
 }

@@ -21,8 +21,8 @@ import (
 // name is the service's name in API paths, events, metrics, store keys and rules.
 const name = "balance"
 
-// ask and lead are offsets in the stage select: of the rules that send first packets to the
-// controller, and of the rules of connections.
+// ask and lead are offsets of rules in the stage select. Rules with the offset ask send the first
+// packet of a connection to the controller, and rules with the offset lead forward connections.
 const ask, lead = 300, 310
 
 // Front is a virtual address in front of servers, at one TCP port.
@@ -99,7 +99,8 @@ func newBalance(p kit.Parts) (kit.Service, error) {
 
 func (s *balance) Name() string { return name }
 
-// Run runs the parts until ctx ends. Stored connections are read after the declared fronts.
+// Run runs the parts of the service until ctx ends. It reads the stored connections after the
+// declared virtual addresses.
 func (s *balance) Run(ctx context.Context) error {
 	return s.servers.While(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -179,7 +180,7 @@ func (s *balance) program(_ context.Context, x kit.Item[Front]) (p network.Progr
 	return p, nil
 }
 
-// told records what the agent beside a server reports.
+// told records a report of the agent beside a server.
 func (s *balance) told(a *agents.Agent[*server], e control.Event[Answers, control.Nothing], _ bool) {
 	if len(e.Ended) == 0 {
 		return

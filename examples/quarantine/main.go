@@ -20,7 +20,7 @@ import (
 
 func main() { os.Exit(cli.Main(append(services.All(), service()))) }
 
-// service is what the program has of the service beside those of Sluice.
+// service describes the additional service to the program, which has Sluice's own services as well.
 func service() commands.Service {
 	return commands.Service{Definitions: []kit.Definition{{Name: name, New: newQuarantine}}, Commands: commandsOf}
 }
@@ -36,7 +36,8 @@ func commandsOf(app *commands.App) []*cobra.Command {
 	return []*cobra.Command{group, inspector}
 }
 
-// inspect is the agent: it tells how many packets of which flows an interface gets.
+// inspect is the work of the agent: it reports which flows an interface receives, and how many
+// packets of each.
 func inspect(ctx context.Context, a commands.Agent, device string) error {
 	in, err := pcapgo.NewEthernetHandle(device)
 	if err != nil {

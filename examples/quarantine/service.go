@@ -15,11 +15,12 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// name is the service's: of its path in the API, its events, metrics, keys and rules.
+// name is the service's name in its API path, events, metrics, store keys and rules.
 const name = "quarantine"
 
-// steer is the place of the rules in the stage admit: above what services do with the host's
-// packets, below probes of links. Its ARP goes its ordinary way, so that it can be found.
+// steer is the offset of the service's rules in the stage admit. It is above the rules of other
+// services for the host's packets, and below the rules for probes of links. The rules do not match
+// ARP, so that the network can still find the host.
 const steer = 1000
 
 // Host is a host in quarantine.
@@ -29,13 +30,13 @@ type Host struct {
 	Inspector string     `json:"inspector" doc:"Name of the agent that gets what it sends" example:"west"`
 }
 
-// Sent is what an inspector has got of a flow within a second.
+// Sent holds what an inspector has received of a flow within a second.
 type Sent struct {
 	Flow    string `json:"flow"`
 	Packets uint64 `json:"packets"`
 }
 
-// inspector is how the controller speaks to one; an inspector does nothing but tell.
+// inspector is the controller's client of an inspector. The inspector only reports.
 type inspector = control.Client[Sent, control.Nothing]
 
 // HostInfo is a host as the API shows it.
@@ -108,7 +109,8 @@ func (s *quarantine) show(all []kit.Item[Host]) []HostInfo {
 	return out
 }
 
-// program leads what a host sends from its port to the inspector.
+// program returns the rules that send a host's IP packets along a path from its port to the
+// inspector.
 func (s *quarantine) program(ctx context.Context, x kit.Item[Host]) (p network.Program, err error) {
 	host, hostErr := s.net.ResolveHost(ctx, x.Value.Host)
 	inspector, inspectorErr := s.inspectors.Find(x.Value.Inspector, x.Value.Host)

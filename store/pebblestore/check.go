@@ -47,7 +47,7 @@ type Report struct {
 	isEtcd  bool // the folder contains the store of an earlier version
 }
 
-// Aside is a damaged store that is kept aside.
+// Aside is a damaged store that has been replaced, and is kept beside the present one.
 type Aside struct {
 	Path string `json:"path"`
 	// Reason describes the damage.
@@ -79,7 +79,7 @@ func (r Report) Err() error {
 	return fmt.Errorf("pebblestore: the store in %s is damaged: %s; %s", r.Dir, what, restore)
 }
 
-// Check checks a store without changing it. No controller may run on it. It ends with ctx; a
+// Check checks a store without changing it, until ctx ends. No controller may be using the store. A
 // store of 100 MiB takes about a second.
 func Check(ctx context.Context, dir string) (Report, error) {
 	if _, err := os.Stat(dir); err != nil {
@@ -108,7 +108,7 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// hint returns advice for an error of the disk, to be appended to it.
+// hint returns advice about an error of the disk, for the end of the error's text.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EROFS):
@@ -121,7 +121,8 @@ func hint(err error) string {
 	return ""
 }
 
-// examine is Check of a locked folder. Its only error is that of ctx.
+// examine checks a store as Check does. The caller has locked the folder. Its only error is that of
+// ctx.
 func examine(ctx context.Context, dir string) (Report, error) {
 	r := Report{Dir: dir, Parts: []Part{}, Aside: asides(dir)}
 	if list, err := Snapshots(dir); err == nil && len(list) > 0 {
@@ -161,7 +162,8 @@ func examine(ctx context.Context, dir string) (Report, error) {
 	return r, nil
 }
 
-// missing records that there is no database, which is a fault if there was one.
+// missing records that there is no database. That is a fault if there are traces of an earlier
+// database.
 func (r *Report) missing(database *Part, last headState, headErr error) {
 	former := filepath.Join(r.Dir, "etcd")
 	switch hasFormer, err := hasContent(former); {

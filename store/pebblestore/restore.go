@@ -24,7 +24,7 @@ type Restored struct {
 }
 
 // Restore replaces a store by the entries of a snapshot, and keeps the previous store aside. No
-// controller may run on the folder. If Restore fails, or is interrupted before the new store is
+// controller may be using the folder. If Restore fails, or is interrupted before the new store is
 // complete, nothing has changed.
 func Restore(ctx context.Context, dir, snapshot string) (Restored, error) {
 	at, entries, err := readSnapshot(snapshot, maxRestore)
@@ -38,8 +38,8 @@ func Restore(ctx context.Context, dir, snapshot string) (Restored, error) {
 	return Restored{Entries: len(entries), Time: at, Aside: aside}, err
 }
 
-// Reset replaces a store by an empty one, and keeps the previous store aside. No controller may
-// run on the folder.
+// Reset replaces a store by an empty one, and keeps the previous store aside. No controller may be
+// using the folder.
 func Reset(ctx context.Context, dir string) (Restored, error) {
 	aside, err := replaceStore(ctx, dir, nil, "the store was reset")
 	return Restored{Aside: aside}, err

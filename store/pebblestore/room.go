@@ -87,7 +87,7 @@ func asUnwritable(dir string, need uint64, err error) *store.UnwritableError {
 
 func reserveFile(dir string) string { return filepath.Join(dir, "reserve") }
 
-// releaseReserve removes the reserve if the file system has too little space without that.
+// releaseReserve removes the reserve if the file system has too little space with it.
 func releaseReserve(dir string) error {
 	if unwritable(dir, reserveBytes) == nil {
 		return nil
@@ -110,8 +110,8 @@ func releaseReserve(dir string) error {
 	return nil
 }
 
-// keepReserve allocates the reserve for the next start, as far as there is space. It returns no
-// error: a start on a full disk may then fail.
+// keepReserve allocates the reserve for the next start, as far as there is space. It reports no
+// failure: without a reserve, only a start on a full disk may fail.
 func keepReserve(dir string) {
 	file := reserveFile(dir)
 	var have uint64

@@ -96,7 +96,7 @@ func (s *Store) Fresh() bool { return s.fresh }
 // Damaged returns the damaged stores that are kept beside this one, until they are removed.
 func (s *Store) Damaged() []Aside { return asides(s.opts.Dir) }
 
-// named adds the package's name to an error.
+// wrap adds the package's name to an error.
 func wrap(err error) error {
 	if err == nil {
 		return nil
