@@ -1,5 +1,6 @@
 // Package mobilityfirst is the controller's side of MobilityFirst: it learns from hellos (package
-// frame) at which places names are, and sets up paths between them.
+// frame) at which places names are, and sets up paths between them. A place is a switch port
+// together with the Ethernet address of a host behind it.
 //
 // A host that has chunks for a name broadcasts a path request, which its switch sends to the
 // controller. The service assigns the path between the two names a label in each direction, a VLAN

@@ -82,7 +82,7 @@ costs nothing.`,
 	return cmd
 }
 
-// runProxy runs a proxy until ctx ends or its host does.
+// runProxy runs a proxy until ctx ends or the host to which its name is attached fails.
 func runProxy(ctx context.Context, app *commands.App, o proxy.Options, listen string) error {
 	p := proxy.New(o)
 	fmt.Fprintf(app.Err, "name %v\n", o.Client.Name)

@@ -197,7 +197,7 @@ func (t *chunkSender) sendAll(ctx context.Context, r io.Reader, size int) (taken
 				return t.wait(err)
 			}
 		}
-		if err != nil { // the empty chunk at the end is for receivers that have all before it
+		if err != nil { // the empty chunk marks the end, and is sent when all chunks before it have been taken over
 			if _, err := t.wait(nil); err != nil {
 				return t.bytes, err
 			}
@@ -342,7 +342,9 @@ type receiver struct {
 	results compute.Results
 }
 
-// received is a chunk in the form of a function's result, even if it is none.
+// received is a received chunk with its sender and payload. For the result of a function these are
+// the sender of the function's payload and the result; for any other chunk the Result is made from
+// the chunk itself.
 type received struct {
 	*compute.Result
 	chunk hostapi.Chunk

@@ -23,20 +23,21 @@ import (
 
 const (
 	// A sender is proven for provenLifetime after one of its chunks has ended. A node accepts up to
-	// maxProven bytes of chunks of proven senders, and maxProvenPerSender or one chunk of each; for
-	// other senders the limits are maxUnproven and maxUnprovenPerSender. A chunk counts as at least
-	// minCharge. Further chunks stay with their senders for a while. The host keeps delivering
-	// others, so no sender blocks all.
+	// maxProven bytes of chunks of proven senders in total, and up to maxProvenPerSender, or one
+	// chunk, of each. For other senders the limits are maxUnproven and maxUnprovenPerSender. A
+	// chunk counts as at least minCharge. The node refuses further chunks: they stay with their
+	// senders, whose hosts deliver them again later, and chunks of other senders are delivered
+	// meanwhile.
 	maxProven, maxProvenPerSender     = 8 << 20, 2 << 20
 	maxUnproven, maxUnprovenPerSender = 5 << 20, 1 << 20
 	minCharge                         = 256 << 10
 	provenLifetime                    = 5 * time.Minute
-	// maxResults limits the bytes of results in flight of the senders of each kind: two of the
-	// largest. Each sender has one result in flight.
+	// maxResults limits the bytes of results in flight, separately for proven and for unproven
+	// senders: two results of the largest size fit. Each sender has one result in flight.
 	maxResults = hostapi.MaxUnderway / 2
-	// refusalLifetime is how long chunks of a sender are refused after one of them was, if that one
-	// does not come again: for at most this long the host delivers chunks that it has read before
-	// it learns of the first refusal.
+	// refusalLifetime is how long chunks of a sender are refused after one of them was refused,
+	// unless the refused chunk comes again. Until the host learns of the first refusal, it delivers
+	// chunks that it has already read, which takes at most this long.
 	refusalLifetime = time.Second
 	// maxSenders limits the senders that are remembered.
 	maxSenders = 4096
@@ -55,7 +56,8 @@ type Options struct {
 	// Host is the host at which the function's name is attached. The Node receives all of its
 	// chunks, and closes it.
 	Host *hostapi.Client
-	// Function is called, for each sender once at a time.
+	// Function is the node's function. It is called for several senders at once, but only once at a
+	// time for each sender.
 	Function Function
 	// Workers limits the concurrent calls. Zero selects the number of processors.
 	Workers int
@@ -92,7 +94,8 @@ type sender struct {
 	held     int       // bytes
 	lastEnd  time.Time // when one of its chunks last ended; zero if one was refused since
 	lastUsed time.Time
-	// refused is the chunk that has to come again first, until a time.
+	// Until the time until, the chunk refused has to come again before other chunks of the sender
+	// are accepted.
 	refused callID
 	until   time.Time
 }
@@ -110,7 +113,7 @@ type acceptedChunk struct {
 	standing standing // the standing of its sender when it was accepted
 }
 
-// charge returns what the chunk counts.
+// charge returns the number of bytes with which the chunk counts against the limits.
 func (w *acceptedChunk) charge() int { return max(len(w.body), minCharge) }
 
 // Counters counts what a node has done since its start, and describes what it holds.
@@ -121,9 +124,9 @@ type Counters struct {
 	Called, Failed, Refused, False uint64
 	// Chunks is the number of chunks now, and Running the number of calls.
 	Chunks, Running int
-	// Load is the used part of the capacity for chunks of proven senders, from 0 to 1. Other
-	// senders do not count, because any of them could then make the network lead everybody
-	// elsewhere.
+	// Load is the used part of the capacity for chunks of proven senders, from 0 to 1. Chunks of
+	// other senders do not count: otherwise anybody could make the node seem full, so that the
+	// network leads all senders to other nodes.
 	Load float64
 }
 
@@ -169,7 +172,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// accept accepts a chunk or refuses it. The error is the host's.
+// accept accepts a chunk or refuses it. It returns an error only if the host fails.
 func (n *Node) accept(all *tasks.Group, x hostapi.Chunk) error {
 	m, err := n.parse(x)
 	if err != nil {
@@ -358,7 +361,7 @@ func (n *Node) answer(ctx context.Context, w *acceptedChunk, out []byte, why err
 	taken := make(chan error, 1)
 	err := n.Host.Send(ctx, to, answerService, m.append(), func(err error) { taken <- err })
 	if err == nil {
-		err = <-taken // the result comes within hostapi.ContentWithin, or when the connection to the host is closed
+		err = <-taken // the outcome is known within hostapi.ContentWithin, or when the connection to the host is closed
 	}
 	switch {
 	case err == nil:
@@ -380,7 +383,7 @@ func (n *Node) end(w *acceptedChunk, as *uint64) {
 	_ = n.Host.Take(w.chunk) // it fails if the host has ended, and then Run fails as well
 }
 
-// giveBack refuses a chunk and those behind it, so that they come again in order.
+// giveBack refuses a chunk and the sender's chunks behind it, so that they come again in order.
 func (n *Node) giveBack(w *acceptedChunk) {
 	n.mu.Lock()
 	s := w.sender

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// MaxValid is the longest validity of an order. Clocks may differ by custody.MaxSkew: for that
-	// much longer the function's owner can send a result again to a destination that has forgotten
-	// the flow.
+	// MaxValid is the longest validity of an order. Because clocks may differ by custody.MaxSkew,
+	// an order is accepted for that much longer. As long as it is accepted, the function's owner
+	// can send a result again to a destination that has forgotten the flow.
 	MaxValid = time.Hour
 	// MaxPayload is the maximum size in bytes of a function's payload and of its result: a little
 	// less than 4 MiB.
@@ -31,7 +31,8 @@ const (
 var (
 	// ErrMessage means that bytes are not a call, a result or a failure.
 	ErrMessage = errors.New("not about a function")
-	// ErrSignature means that the sender has not signed the order, or that it is another's.
+	// ErrSignature means that the sender has not signed the order, or that the order is about
+	// another sender, function, payload or destination than the message.
 	ErrSignature = errors.New("its sender has not ordered it")
 	// ErrExpired means that an order has expired, or is valid for longer than allowed.
 	ErrExpired = errors.New("the order does not hold now")
@@ -44,7 +45,7 @@ var be = binary.BigEndian
 type Order struct {
 	Source, Function, Destination frame.GUID
 	// Flow is a random number of the sender, shared by calls whose results have to arrive in order.
-	// Number increases from one to the next, from 1 on.
+	// Number increases from one call to the next, from 1 on.
 	Flow, Number uint64
 	// Until is when the order expires, in milliseconds.
 	Until time.Time

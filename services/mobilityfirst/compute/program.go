@@ -36,7 +36,8 @@ type Program struct {
 // everything that the program starts.
 const limitScript = `ulimit -c 0 && ulimit -t "$1" && ulimit -d "$2" && shift 2 && exec "$@"`
 
-// Call is a Function.
+// Call implements Function: it runs the program on a payload, and returns what the program has
+// written to standard output.
 func (p *Program) Call(ctx context.Context, o *Order, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Within, fmt.Errorf("it took more than %v", p.Within))
 	defer cancel()

@@ -52,9 +52,9 @@ type Result struct {
 // Is reports whether a chunk has come from a function.
 func Is(x hostapi.Chunk) bool { return x.Service == answerService }
 
-// Open parses and verifies a chunk from a function for a name. The error wraps ErrMessage,
-// ErrSignature or ErrExpired; the chunk then has to be refused. Each result has to be passed to
-// Taken, or discarded, before the next is opened.
+// Open parses and verifies a chunk that has come from a function for the name self. The error wraps
+// ErrMessage, ErrSignature or ErrExpired; the chunk then has to be refused. Each result has to be
+// passed to Taken, or discarded, before the next is opened.
 func (r *Results) Open(x hostapi.Chunk, self frame.GUID) (*Result, error) {
 	m, err := parse(x.Payload)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *Results) begin(id flowID) *flow {
 	return f
 }
 
-// evict removes the oldest flow of the function that has delivered the most.
+// evict removes the least recently used flow of the function that has delivered the most flows.
 func (r *Results) evict() {
 	var most frame.GUID
 	for function, n := range r.perFunction {

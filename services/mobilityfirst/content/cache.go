@@ -25,7 +25,8 @@ const (
 	DefaultCacheSize = 10 << 30
 	// MinCacheSize is the minimum size of a cache in bytes.
 	MinCacheSize = 64 << 20
-	// minCharge is the minimum that a piece counts: the cost of its file and of its entry.
+	// minCharge is the least number of bytes that a piece counts as, because its file and its entry
+	// take room, too.
 	minCharge = 8 << 10
 	// evictBatch is the number of entries that are evicted when the disk is full.
 	evictBatch = 32
@@ -78,12 +79,12 @@ type Cache struct {
 
 // CacheCounters counts what a cache has done since it was opened, and describes what it holds.
 type CacheCounters struct {
-	// Hits counts requests for pieces and manifests in the cache, Misses requests for others,
-	// Failed those misses that could not be fetched, and Unkept those that the disk could not write
-	// or has damaged.
+	// Hits counts requests for pieces and manifests in the cache, and Misses requests for others.
+	// Failed counts the misses for which the piece could not be fetched, and Unkept the pieces that
+	// could not be written to the disk or were damaged there.
 	Hits, Misses, Failed, Unkept uint64
-	// Pieces is the number of pieces now, Contents the number of their contents, and Bytes what
-	// they count of the size.
+	// Pieces is the number of pieces now, Contents the number of contents that they belong to, and
+	// Bytes the part of the cache's size that they count as.
 	Pieces, Contents int
 	Bytes            int64
 }

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// maxFetches limits the pieces that are fetched at one time, of which a manifest counts as many
-	// as it may have parts; maxPendingFetches limits those that wait. maxFetchesPerContent limits
-	// the fetches of one content, which is what its holder serves to one name.
+	// maxFetches limits the pieces that are fetched at one time; a manifest counts as manifestParts
+	// pieces. maxPendingFetches limits the fetches that are pending, including those that wait.
+	// maxFetchesPerContent limits the fetches of one content, so that a host that serves it need
+	// not drop requests of this cache.
 	maxFetches, maxPendingFetches, maxFetchesPerContent = 256, 1024, maxActive + maxWaiting/2
 	// manifestParts is the maximum number of parts of a manifest.
 	manifestParts = (maxManifest + PieceSize - 1) / PieceSize
-	// manifestBytes limits the size of the manifests in memory, of which there is at least one.
+	// manifestBytes limits the bytes of the manifests in memory. At least one manifest fits.
 	manifestBytes = 32 << 20
 	// absentLifetime is how long a content that could not be fetched is not requested again, and
 	// maxAbsent limits the remembered contents of this kind.
@@ -76,8 +77,8 @@ type fetcher struct {
 	peer *Peer
 }
 
-// Prepare implements Source. A fetch that takes too long for the request still continues, for a
-// later one.
+// Prepare implements Source. A fetch that takes too long for this request continues, so that a
+// later request finds the piece.
 func (f fetcher) Prepare(ctx context.Context, content frame.GUID, piece uint32) (size int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.peer.Within*2/3, ErrNoAnswer) // while the requester still waits
 	defer cancel()

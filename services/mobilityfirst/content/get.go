@@ -20,22 +20,22 @@ const (
 	// maxAttempts is how often each piece is requested, with pauses from initialPause on, doubled
 	// each time: by then another host may have the name, or the same one may have returned.
 	maxAttempts, initialPause = 3, 500 * time.Millisecond
-	// absentPause is the pause after a host has answered that it does not have the content: it is
-	// longer than a cache remembers that.
+	// absentPause is the pause after a host has answered that it does not have the content. It is
+	// longer than absentLifetime, for which a cache repeats this answer without asking again.
 	absentPause = absentLifetime + time.Second
 )
 
 // Get gets a content from a host that has the name by, and writes it in order. by is the content's
 // name, or that of a host that fetches it for others, such as a cache. If told is not nil, it is
-// called for each piece with the bytes written so far and the size of the content. What is written
-// belongs to the content, even if there is an error: that wraps ErrWrong, ErrAbsent, ErrNoAnswer or
-// hostapi.ErrClosed, or is the writer's or that of ctx.
+// called for each piece with the bytes written so far and the size of the content. All bytes that
+// are written belong to the content, even if Get fails. The error wraps ErrWrong, ErrAbsent,
+// ErrNoAnswer or hostapi.ErrClosed, or is the error of the writer or of ctx.
 func (p *Peer) Get(ctx context.Context, by, content frame.GUID, out io.Writer, told func(written, size int64)) error {
 	return p.GetBy(ctx, []frame.GUID{by}, content, out, told)
 }
 
-// GetBy is Get from several names, of which there must be at least one: if one does not give a
-// piece, the next one is asked for it and for all later pieces.
+// GetBy gets a content as Get does, but from several names, of which there must be at least one. If
+// no host of one name gives a piece, the next name is asked for it and for all later pieces.
 func (p *Peer) GetBy(ctx context.Context, names []frame.GUID, content frame.GUID, out io.Writer, told func(written, size int64)) error {
 	by := &sourceNames{names: names}
 	m, err := p.getManifest(ctx, by, content)

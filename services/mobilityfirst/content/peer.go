@@ -96,8 +96,8 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 	}
 }
 
-// response passes a response to the request that waits for it. Its sender knows the request's
-// number, and its content is verified by the hash.
+// response passes a response to the request that waits for it. The sender of the response need not
+// be checked: it knows the request's number, and the data are verified by their hash.
 func (p *Peer) response(x hostapi.Chunk) error {
 	r, err := parseResponse(x.Payload)
 	if err != nil {
@@ -139,8 +139,9 @@ func (q *question) end() {
 	delete(q.peer.pending, q.Number)
 }
 
-// ask sends the request and waits for an answer; if that is to ask again, it does so. The error
-// wraps ErrAbsent, ErrNoAnswer or hostapi.ErrClosed, or is that of ctx.
+// ask sends the request and waits for an answer. If the answer is verdictRetry, ask sends the
+// request once more. The error wraps ErrAbsent, ErrNoAnswer or hostapi.ErrClosed, or is that of
+// ctx.
 func (q *question) ask(ctx context.Context) (b []byte, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, q.peer.Within, ErrNoAnswer)
 	defer cancel()
@@ -161,8 +162,8 @@ func (q *question) ask(ctx context.Context) (b []byte, err error) {
 	return nil, fmt.Errorf("content %v from %v: %w", q.Content, q.holder, err)
 }
 
-// once sends the request once and returns the answer. If the piece has arrived since an earlier
-// attempt, it returns that; other earlier answers are outdated.
+// once sends the request once and returns the answer. If an answer with the piece has arrived since
+// an earlier attempt, once returns that answer; it discards any other earlier answer.
 func (q *question) once(ctx context.Context) (r response, err error) {
 	select {
 	case r = <-q.answer:

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// maxActive requests of one name are served at one time, but one until it has taken a piece;
-	// maxWaiting requests wait, and further ones are dropped, so that the requester repeats them.
-	// maxRequesters limits the names.
+	// maxActive limits the requests of one name that are served at one time; before the name has
+	// taken a piece, one request is served at a time. maxWaiting limits its requests that wait:
+	// further requests are dropped, so that the requester repeats them. maxRequesters limits the
+	// names.
 	maxActive, maxWaiting, maxRequesters = 4, 32, 1024
-	// maxInFlight limits the pieces in flight to all names that have taken one within
-	// provenLifetime, and separately those to all others. The rest of a host's limit is for answers
-	// without a piece.
+	// maxInFlight limits the pieces in flight to all names that have taken a piece within
+	// provenLifetime, and separately those to all other names. The rest of hostapi.MaxUnderway is
+	// for answers without a piece.
 	maxInFlight, provenLifetime = hostapi.MaxUnderway / 16 * 7 / (PieceSize + hostapi.Overhead), 5 * time.Minute
 )
 
@@ -40,8 +41,8 @@ type waitingRequest struct {
 	since time.Time
 }
 
-// serving serves pieces to others. The requests of a name that are served at one time grow with
-// what it takes, so a name that takes nothing costs little.
+// serving serves pieces to others. A name may have one more request served at one time for each
+// piece that it takes, so a name that takes nothing costs little.
 type serving struct {
 	requesters       map[frame.GUID]*requester
 	proven, unproven *adaptiveLimit
@@ -116,9 +117,9 @@ func (p *Peer) startRequests(work *tasks.Group, name frame.GUID, a *requester) {
 	}
 }
 
-// active returns the number under which a request is in requester.active. It is zero if the answer
-// will be to ask again, because the requester may do so before it is known here that the answer was
-// taken.
+// active returns the number under which a request is listed in requester.active. It is zero if the
+// answer will be verdictRetry: the requester may repeat the request before this peer learns that
+// the answer was taken, and the repeated request must not count as already active.
 func (r *request) active(heard bool) uint64 {
 	if heard {
 		return r.Number
@@ -157,8 +158,8 @@ func (p *Peer) serve(ctx context.Context, work *tasks.Group, name frame.GUID, a 
 	p.startRequests(work, name, a)
 }
 
-// give sends a piece. If the piece is missing, it answers so and returns the reason in missing.
-// failed is the error of sending the answer.
+// give sends a piece. If the piece is missing, give answers with verdictAbsent and returns the
+// reason in missing. failed is the error of sending the answer.
 func (p *Peer) give(ctx context.Context, name frame.GUID, r request, takes bool) (v verdict, missing, failed error) {
 	size, missing := p.Source.Prepare(ctx, r.Content, r.Piece)
 	if missing != nil {

@@ -1,7 +1,8 @@
 package frame
 
-// Probe asks the other end of a link to answer, or is the answer: half of the time between them is
-// the link's expected transmission time. The ends are identified by the low bits of their names.
+// Probe asks the other end of a link to answer, or is the answer. Half of the time between a probe
+// and its answer is the link's expected transmission time. The ends are identified by the low 32
+// bits of their names.
 type Probe struct {
 	Source, Destination uint32
 	// Sequence is the probe's number, which its answer repeats.
@@ -74,7 +75,7 @@ func (l *LSA) parse(b []byte) error {
 // Associate attaches a client to an access point.
 type Associate struct {
 	Client, Host uint32
-	// Weight is the client's preference for it.
+	// Weight is the client's preference for the access point.
 	Weight uint16
 }
 
@@ -94,7 +95,7 @@ func (a *Associate) parse(b []byte) error {
 	return readUint32s(b, &a.Client, &a.Host)
 }
 
-// Deassociate detaches one from the other.
+// Deassociate detaches a client, Entity, from an access point, Host.
 type Deassociate struct{ Entity, Host uint32 }
 
 // Type implements Frame.

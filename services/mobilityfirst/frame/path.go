@@ -145,11 +145,12 @@ func (g *PathGrant) parse(b []byte) error {
 	return g.Hello.parse(b[22:])
 }
 
-// PathConfirm proves that the requester of a path receives frames at the address that it has asked
-// from (as address validation in RFC 9000, section 8). It names the streams in which chunks will
-// come from there: no other host knows their numbers.
+// PathConfirm proves that the requester of a path receives frames at the address from which it has
+// sent the request (as address validation in RFC 9000, section 8). It also names the session whose
+// streams will bring chunks from that address; no other host knows the session's number.
 type PathConfirm struct {
-	// Source is the name that has asked, and Destination the one that it has asked for.
+	// Source is the name that has requested the path, and Destination the name that it has
+	// requested.
 	Source, Destination GUID
 	// Token is the Token of the PathGrant.
 	Token uint64

@@ -34,7 +34,8 @@ type Address struct {
 	NA uint32
 }
 
-// RoutingHeader is the header of a chunk, at the start of its first frame, by which routers decide.
+// RoutingHeader is the header of a chunk, at the start of its first frame. Routers forward the
+// chunk by it.
 type RoutingHeader struct {
 	Version uint8
 	// Service says how the chunk is delivered. AppendTo sets the bit Extended if there are

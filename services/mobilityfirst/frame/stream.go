@@ -178,8 +178,8 @@ const (
 type StreamReset struct {
 	Stream Stream
 	Reason ResetReason
-	// Taken is that of the receiver's last StreamAck. It is zero if the sender resets the stream,
-	// or if the receiver does not know the stream.
+	// Taken is the value of Taken in the receiver's last StreamAck. It is zero if the sender resets
+	// the stream, or if the receiver does not know the stream.
 	Taken uint64
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// optionProof requests the complete record with its signature. The option is as long as the record
-// makes the answer longer.
+// optionProof requests the complete record with its signature. The value of the option is as long
+// as what the record adds to the answer, so that the answer is not much longer than the request.
 const optionProof gnrswire.OptionKind = 20
 
 const (
@@ -47,7 +47,8 @@ type pendingWrite struct {
 	a         *gnrswire.Message
 }
 
-// prepare is answer up to the signature check of a write; finishWrite continues from there.
+// prepare does what answer does, up to the signature check of a write, which it returns as w.
+// finishWrite continues from there.
 func (s *Server) prepare(b []byte, from netip.AddrPort, asked []byte, now time.Time) (to netip.AddrPort, out []byte, w *pendingWrite) {
 	m, err := gnrswire.Parse(asked)
 	if err != nil || m.Answer || len(m.Requester.Value) > maxRequester {
@@ -103,7 +104,7 @@ func (s *Server) setCode(a *gnrswire.Message, code Code) {
 }
 
 // lookup fills an answer with the addresses of a name, or reports that the answer has to wait. It
-// registers the client for notifications before that, so that no change is missed.
+// registers the client for notifications before it reads the store, so that no change is missed.
 func (s *Server) lookup(m, a *gnrswire.Message, from, to netip.AddrPort, now time.Time) (code Code, waits bool) {
 	hears := s.shared == nil || s.shared.Hears()
 	if hears && hasOption(m, optionWatch, 0) && s.watches.add(m.GUID, to, m.Request, now, maxAnswerLifetime) {
@@ -181,7 +182,8 @@ func hasOption(m *gnrswire.Message, kind gnrswire.OptionKind, size int) bool {
 	return slices.ContainsFunc(m.Options, func(o gnrswire.Option) bool { return o.Kind == kind && len(o.Value) >= size })
 }
 
-// seconds encodes a duration for an option: in whole seconds, where less than one counts as one.
+// seconds encodes a duration for an option, in whole seconds. A positive duration below one second
+// counts as one second.
 func seconds(d time.Duration) []byte {
 	if d > 0 {
 		d = max(d, time.Second)
@@ -237,8 +239,9 @@ func (s *Server) write(w *pendingWrite, now time.Time) (code Code, waits bool) {
 // isOther reports whether an address belongs to another domain.
 func (s *Server) isOther(a netip.Addr) bool { return s.Others != nil && s.Others.IsPeer(a) }
 
-// allow reports whether an address may perform one more action. If it belongs to another domain,
-// domains is the action that counts: a domain sends the lookups and writes of many clients.
+// allow reports whether an address may perform one more action of the kind what. For the address of
+// another domain the kind domains counts instead, because a domain sends the lookups and writes of
+// many clients.
 func (s *Server) allow(a netip.Addr, what, domains use, now time.Time) bool {
 	if s.isOther(a) {
 		what = domains

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxCached limits the names in a cache. The caches for several servers have four times as many
-	// together, but at least minCached each.
+	// maxCached limits the names in a cache. If a server has one cache for each of several other
+	// servers (DialPeer), these together hold up to 4*maxCached names, but each at least minCached.
 	maxCached, minCached = 1 << 16, 1 << 12
 	// negativeLifetime is how long the absence of a record is cached.
 	negativeLifetime = time.Second
 )
 
-// Cache looks names up at a name service, and caches the answers: the service notifies it when a
-// record has changed. Only if several notifications are lost, or if the service has no room for the
-// cache among those to notify, may an answer be outdated, for half a minute at most. Its methods
+// Cache looks names up at a name service, and caches the answers. The service notifies the cache
+// when a cached record has changed. An answer can be outdated, for half a minute at most, only if
+// several notifications are lost, or if the service has no room to remember the cache. The methods
 // may be called concurrently.
 type Cache struct {
 	client   *Client
@@ -58,8 +58,9 @@ func DialCache(server netip.AddrPort, changed func(frame.GUID)) (*Cache, error) 
 	return c, err
 }
 
-// DialPeer returns a cache with which one server, from a local address, asks another one of this
-// number of servers. The other server answers and writes by itself, without asking further servers.
+// DialPeer returns a cache with which one server asks another server, from a local address. servers
+// is the number of other servers that it asks. The other server answers and writes by itself,
+// without asking further servers.
 func DialPeer(local netip.Addr, server netip.AddrPort, servers int, changed func(frame.GUID)) (*Cache, error) {
 	c := &Cache{tasks: tasks.New(), names: map[frame.GUID]*entry{}, maxNames: max(maxCached*4/servers, minCached), changed: changed}
 	var err error
@@ -90,7 +91,7 @@ func (c *Cache) Lookup(ctx context.Context, name frame.GUID) (*record.Record, er
 	return r, err
 }
 
-// LookupUntil is Lookup, and also returns until when the answer is cached.
+// LookupUntil looks a name up as Lookup does, and also returns until when the answer is cached.
 func (c *Cache) LookupUntil(ctx context.Context, name frame.GUID) (*record.Record, time.Time, error) {
 	x, err := c.find(name, time.Now())
 	if err != nil {
@@ -154,7 +155,7 @@ func (c *Cache) ask(ctx context.Context, name frame.GUID, x *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x.record, x.err, x.until = r, err, time.Now().Add(last)
-	if x.changed || last == 0 { // only the waiting callers get it
+	if x.changed || last == 0 { // only the waiting callers get the answer
 		delete(c.names, name)
 	}
 	close(x.ready)

@@ -45,7 +45,7 @@ type Client struct {
 	// changed is called with names that have changed, if their lookups asked for that. It must not
 	// block.
 	changed func(frame.GUID)
-	// localOnly asks for what the server knows by itself.
+	// localOnly makes requests ask the server to answer by itself, without other domains.
 	localOnly bool
 
 	mu       sync.Mutex
@@ -57,12 +57,12 @@ type Client struct {
 
 // distance describes how fast a server answers.
 type distance struct {
-	roundTrip   time.Duration // a mean of round-trip times
+	roundTrip   time.Duration // the weighted mean of round-trip times
 	silentSince time.Time     // when it last did not answer; zero if it has answered since
 }
 
 const (
-	// roundTripWeight is the weight of the mean: a new round trip counts 1/roundTripWeight.
+	// roundTripWeight determines the weighted mean: a new round trip counts 1/roundTripWeight.
 	roundTripWeight = 8
 	// silentFor is how long a server that has not answered counts as distant.
 	silentFor = 5 * time.Second
@@ -75,7 +75,7 @@ func dial(server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
 	return dialFrom(netip.Addr{}, server, changed)
 }
 
-// dialFrom is dial from a local address; the zero value selects any.
+// dialFrom does what dial does, from a local address; the zero value selects any address.
 func dialFrom(local netip.Addr, server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
 	var from *net.UDPAddr
 	if local.IsValid() {
@@ -111,7 +111,8 @@ func (c *Client) Lookup(ctx context.Context, name frame.GUID) (*record.Record, e
 	return r, err
 }
 
-// lookup is Lookup with further options. It also returns how long the answer may be cached.
+// lookup looks a name up as Lookup does, with further options. It also returns how long the answer
+// may be cached.
 func (c *Client) lookup(ctx context.Context, name frame.GUID, more ...gnrswire.Option) (*record.Record, time.Duration, error) {
 	m := &gnrswire.Message{Kind: gnrswire.Lookup, GUID: name, Options: append(more, gnrswire.Option{Kind: optionProof, Value: make([]byte, proofSize)})}
 	a, err := c.ask(ctx, m)

@@ -132,8 +132,8 @@ func (q *forwarder) finish(name frame.GUID) *forwardedName {
 	return n
 }
 
-// forward looks a name up at other domains, and answers all waiting clients with the newest record
-// of those and this server.
+// forward looks a name up at other domains, and answers all waiting clients with the newer of the
+// record found there and this server's own.
 func (q *forwarder) forward(ctx context.Context, name frame.GUID) {
 	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 	defer cancel()

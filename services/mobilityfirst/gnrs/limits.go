@@ -32,8 +32,8 @@ const writesPerProcessor = 15_000
 
 const (
 	// forwardsPerAddress limits the lookups of one address that are forwarded to other domains, per
-	// second: each makes those remember for half a minute whom to notify. domainFactor is how many
-	// times the lookups of an address another domain may send.
+	// second, because for each of them the other domains remember for half a minute whom to notify.
+	// A client address may send Limits.Lookups; another domain may send domainFactor times as many.
 	forwardsPerAddress, domainFactor = 500, 5
 	// maxSources limits the addresses with limiters of their own; further addresses share those of
 	// one.
