@@ -127,7 +127,7 @@ const (
 	heartbeat = 5 * time.Second
 	// orderWriteTimeout bounds a write to a daemon that does not read.
 	orderWriteTimeout = 5 * time.Second
-	// maxListeners bounds the concurrent streams, maxOrders the orders that wait.
+	// maxListeners bounds the concurrent streams, and maxOrders the orders that wait for daemons.
 	maxListeners = 65536
 	maxOrders    = 65536
 )
@@ -163,7 +163,8 @@ func newOrders(now func() time.Time) *orders {
 	return &orders{now: now, next: uint64(now().UnixMilli()), latest: map[string]Order{}, listeners: map[string]*listener{}}
 }
 
-// give passes an order on, and reports whether a daemon listens.
+// give numbers an order and passes it on to the device's daemon. It returns the numbered order, and
+// reports whether the daemon listens.
 func (o *orders) give(order Order) (Order, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -276,7 +277,7 @@ func (o *orders) stream(ctx context.Context, stopping <-chan struct{}, w http.Re
 	}
 }
 
-// daemons returns how many daemons listen.
+// daemons returns the number of daemons that listen.
 func (o *orders) daemons() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -254,7 +254,7 @@ func (s *apiHandlers) records(in handoversInput) []Record {
 	return out
 }
 
-// byNumber names a record.
+// byNumber identifies a record by its number.
 type byNumber struct {
 	ID string `path:"id" maxLength:"20" doc:"Number of the record"`
 }

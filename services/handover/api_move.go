@@ -32,7 +32,8 @@ type PlaceSpec struct {
 	Timeout string `json:"timeout,omitempty" format:"go-duration" doc:"How long it stays prepared if the device does not come, 100ms to 10m. Default: as configured."`
 }
 
-// maxPrepare and maxHold bound what a request may ask for.
+// maxPrepare bounds how long a request may have a place prepared, and maxHold how long it may keep the
+// device on the interface that it names.
 const (
 	maxPrepare = 10 * time.Minute
 	maxHold    = 24 * time.Hour
@@ -98,8 +99,8 @@ func (s *apiHandlers) postMove(ctx context.Context, in *moveInput) (*kit.Body[Or
 	return &kit.Body[Order]{Body: order}, nil
 }
 
-// nextMAC returns the MAC address of the interface that a device is told to use: the current one
-// to go to a given port, otherwise the next of its list.
+// nextMAC returns the MAC address of the interface that a device is told to use. It is the current
+// interface if at names a port, and otherwise the next one in the device's list.
 func (s *apiHandlers) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
 	l, _ := s.registry.Lease(d.ID)
 	if l.Attachment == nil || l.Attachment.MAC.IsZero() {
@@ -235,7 +236,7 @@ type PositionInfo struct {
 	Error    string     `json:"error,omitempty" doc:"Why it could not be prepared"`
 }
 
-// CellInfo describes what an attachment point covers.
+// CellInfo describes the area that an attachment point covers.
 type CellInfo struct {
 	Name      string       `json:"name"`
 	Port      Port         `json:"port"`
@@ -319,7 +320,7 @@ func (s *apiHandlers) postPositions(_ context.Context, in *positionsInput) (*kit
 	return &kit.Body[[]PositionInfo]{Body: out}, nil
 }
 
-// parsePosition parses a report; at is its place in the request.
+// parsePosition parses a report; at is the report's place in the request, for faults.
 func (s *apiHandlers) parsePosition(r *reader, at string, p PositionSpec) (predict.Motion, registry.Device) {
 	d, ok := s.registry.Device(p.Device)
 	if !ok {

@@ -185,7 +185,7 @@ func (s DeviceSpec) Parse(id string) (registry.Device, kit.Faults) {
 }
 
 // problem turns an error into a problem document. location and value name the part of the request
-// that it is about.
+// that the error is about.
 func problem(err error, location string, value any) error {
 	is := func(all ...error) bool {
 		for _, e := range all {
@@ -210,7 +210,7 @@ func problem(err error, location string, value any) error {
 	return kit.Problem(err, location, value)
 }
 
-// wantPort says how a port is written.
+// wantPort describes how a port is written.
 const wantPort = "a switch port like 00000000000000a1/3"
 
 // ParsePort parses a port as PortRef prints it: "00000000000000a1/3".

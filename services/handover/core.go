@@ -27,11 +27,13 @@ import (
 const Name = "handover"
 
 // quietTime is how long the topology must not have changed before devices get their rules
-// after a restart, unless all links of before are known. With half of the links, paths would
-// be found that differ from those the packets take now.
+// after a restart. Devices need not wait for it if all links that were known before the restart have
+// been discovered again. With only some of the links, the computed paths would differ from those
+// that packets take now.
 const quietTime = 400 * time.Millisecond
 
-// maxQueued bounds the jobs that wait for one device, maxWaiting those that wait for all devices.
+// maxQueued bounds the jobs that wait for one device, and maxWaiting the jobs that wait for all
+// devices together.
 const (
 	maxQueued  = 16
 	maxWaiting = 8192
@@ -46,8 +48,8 @@ type neighbours interface {
 	Record(id string) (domain.Record, bool)
 }
 
-// receiver is what the service needs of a *domain.Receiver, the side of the protocol to which
-// devices come. Admit decides whether a DHCP message may be handled now. Attached and Left report
+// receiver is what the service needs of a *domain.Receiver, the part of the protocol that handles
+// devices which come to this domain. Admit decides whether a DHCP message may be handled now. Attached and Left report
 // that a device has got its address at an edge port, or has left.
 type receiver interface {
 	Admit(mac openflow.MAC, h domain.Heading, e *domain.Evidence) domain.Admission
@@ -55,8 +57,8 @@ type receiver interface {
 	Left(id string)
 }
 
-// origin is what the service needs of a *domain.Origin, the side of the protocol that devices
-// leave.
+// origin is what the service needs of a *domain.Origin, the part of the protocol that handles
+// devices which leave this domain.
 type origin interface {
 	Announce(ctx context.Context, id, peer string, h domain.Heading) error
 	Abandon(ctx context.Context, id string) error

@@ -20,7 +20,8 @@ func Definition() kit.Definition {
 	}
 }
 
-// fromParts makes the service as the controller's configuration has it.
+// fromParts creates the service from the controller's configuration. It returns nil if the
+// configuration disables the service.
 func fromParts(p kit.Parts) (kit.Service, error) {
 	section := config.Of[*Section](p.Config)
 	if !section.Enabled {

@@ -31,8 +31,8 @@ type packetHandler struct {
 	ports map[network.PortRef]association
 }
 
-// associationTime bounds T_a. A client waits for up to ten seconds before its first message (RFC
-// 2131, 4.4.1); a later one did not wait for the port.
+// associationTime bounds T_a, the time of the association. A client waits for up to ten seconds before
+// its first message (RFC 2131, 4.4.1); a message that comes later did not wait for the port.
 const associationTime = 10 * time.Second
 
 // association records how a device joined an edge port, as far as the controller sees it.
@@ -108,7 +108,7 @@ func (s *packetHandler) handleDHCP(run context.Context, in incoming) {
 		s.handleLeft(ctx, &d)
 	}
 	if d.Verdict == dhcp.Granted {
-		s.notifyArrived(d.Device.ID, in) // the device is where it was, which a neighbour may not know
+		s.notifyArrived(d.Device.ID, in) // the device has not moved, but a neighbour may not know that
 		s.placement.confirmMove(d.Device.ID)
 	}
 	s.reply(&d, in)
@@ -233,7 +233,7 @@ func (s *packetHandler) serveAndCommit(ctx context.Context, op *operation, d *dh
 		took = time.Since(began)
 		stored <- err
 	}()
-	// serveAt goes on after the rules are written: it removes those of before.
+	// After the rules are written, serveAt still has to remove the old ones.
 	ended := false
 	select {
 	case <-op.written:
@@ -275,7 +275,8 @@ func (s *packetHandler) rollbackAttachment(ctx context.Context, d *dhcp.Decision
 	}
 }
 
-// measureEdge measures T_e and adds it to a record.
+// measureEdge measures T_e, the one-way latency between the device and its edge switch, and adds it to
+// a record.
 func (s *packetHandler) measureEdge(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
 	te, ok := s.guards.edgeLatency(ctx, at.At, ip, at.MAC)
 	if !ok {
@@ -441,9 +442,10 @@ func visitorClass(p registry.Policy) string {
 	return registry.VisitorsSaving
 }
 
-// awaitsPrevious reports whether a message is from a seamless device that has not been served
-// since the start as it was before. A move has to begin from there to lose nothing. A device that
-// asks at its stored place does not wait long for a place where it may have been.
+// awaitsPrevious reports whether a message has to wait until its device has the rules again that it
+// had before the controller started. Only devices of seamless classes wait: to lose no packets, their
+// move has to start from these rules. A request from the device's stored place waits only for
+// 2*quietTime.
 func (s *packetHandler) awaitsPrevious(in incoming) bool {
 	d, _ := s.whose(in.src, in.chaddr)
 	l, _ := s.registry.Lease(d.ID)

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover/route"
 )
 
-// host implements domain.Host: it is this domain as the protocol between domains sees it.
+// host implements domain.Host, by which the protocol between domains uses this service.
 type host struct{ *Service }
 
 var _ domain.Host = host{}

@@ -68,22 +68,22 @@ func isForeignGateway(v *view, border Border, ip netip.Addr) bool {
 	return gateway && g.peer != border.Peer
 }
 
-// mayAsk reports whether a question that came in by a border port is answered. Everybody may ask
-// for devices, and another domain also for our gateways.
+// mayAsk reports whether an ARP request that came in by a border port is answered. Any host there may
+// ask for devices. Another domain may also ask for our gateways.
 func mayAsk(v *view, border Border, target string, ip netip.Addr) bool {
 	g := v.gateways[ip]
 	return target == targetDevice || target == targetGateway && border.Peer != "" && g.peer == ""
 }
 
-// Kinds of addresses that are asked for.
+// The kinds of addresses that ARP requests ask for.
 const (
 	targetGateway = "gateway"
 	targetServer  = "server"
 	targetDevice  = "device"
 )
 
-// resolve returns the MAC address that answers for an address to the given asker. A zero MAC
-// address with ours set means that nobody is to answer.
+// resolve returns the MAC address to answer with when asker asks for an address. target is the kind of
+// the address. If ours is set and the MAC address is zero, nobody must answer.
 func (s *guards) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC, target string, ours bool) {
 	if g, ok := v.gateways[ip]; ok {
 		if g.mac.IsZero() {
@@ -104,8 +104,8 @@ func (s *guards) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC
 	return d.HomeMAC(), targetDevice, true
 }
 
-// handleARPReply handles replies to the service's own questions, and drops those about devices:
-// these come from the controller alone.
+// handleARPReply handles replies to the service's own requests. It drops other replies about devices,
+// which only the controller may send.
 func (s *guards) handleARPReply(at network.PortRef, isBorder bool, h *packet.Headers, arrived time.Time) network.Verdict {
 	if h.EthDst == serverMAC {
 		s.pings.answered(at, h.Src, arrived)
@@ -120,20 +120,21 @@ func (s *guards) handleARPReply(at network.PortRef, isBorder bool, h *packet.Hea
 // keyAnswer begins the ledger keys of the rules by which switches answer ARP.
 const keyAnswer = "answer/"
 
-// answers holds what switches answer by themselves about a device: to its gateway, the device's
-// MAC address, and to the device, the gateway's. Hosts ask again for addresses that they know
-// already, and stop sending when nobody answers; without a controller that would happen after half
-// a minute. All other questions, including the first from a new place, go to the controller.
+// answers holds the ARP answers that switches give about a device without the controller. Its gateway
+// gets the device's MAC address, and the device gets the gateway's. Hosts ask again for addresses that
+// they know already, and stop sending when nobody answers; without a controller that would happen
+// after half a minute. All other requests, including the first from a new place, go to the controller.
 type answers struct {
 	ip, gateway      netip.Addr
 	home, gatewayMAC openflow.MAC
-	// at is the port where the device asks, with mac; zero if the device is in another domain.
+	// at is the port where the device asks, and mac the MAC address that it uses there. Both are zero
+	// if the device is in another domain.
 	at  network.PortRef
 	mac openflow.MAC
 }
 
-// answersOf returns what switches should answer about a device now. It is zero while the gateway's
-// MAC address is not known, or if the device has no place.
+// answersOf returns the answers that switches should give about a device now. The result is zero while
+// the gateway's MAC address is unknown, or if the device has no place.
 func (s *guards) answersOf(id string) answers {
 	v := s.view.Load()
 	d, known := s.registry.Device(id)
@@ -153,8 +154,8 @@ func (s *guards) answersOf(id string) answers {
 	return a
 }
 
-// rules returns the rules of the switches that can answer: those with border ports that lead to
-// the gateway and, for the device, its edge switch.
+// rules returns the rules of the switches that answer: those with border ports that lead to the
+// gateway, and the device's edge switch. It omits the switches in cannotAnswer.
 func (a answers) rules(borders []Border, cannotAnswer map[openflow.DatapathID]bool) []network.Rule {
 	var out []network.Rule
 	add := func(r network.Rule) {
@@ -176,8 +177,8 @@ func (a answers) rules(borders []Border, cannotAnswer map[openflow.DatapathID]bo
 	return out
 }
 
-// answerRule returns a rule by which a switch turns one host's question for an address into its
-// answer.
+// answerRule returns a rule by which a switch rewrites one host's ARP request for an address into the
+// reply.
 func answerRule(at network.PortRef, asker netip.Addr, askerMAC openflow.MAC, asked netip.Addr, mac openflow.MAC) network.Rule {
 	return network.Rule{
 		Switch: at.Switch, Stage: network.StageAdmit, Offset: rule.AdmitAnswer,
@@ -229,8 +230,8 @@ func (s *guards) answersOutdated(l *registry.Lease) bool {
 	return m != nil && m.state != detached && m.answers != now
 }
 
-// askUnknown is how often routers at the border ports are asked for while their MAC address is
-// unknown, askKnown how often after that.
+// askUnknown is the interval of the ARP requests for a router at the border ports while its MAC
+// address is unknown. askKnown is the interval after that.
 const (
 	askUnknown = time.Second
 	askKnown   = 30 * time.Second
@@ -244,7 +245,7 @@ type gateways struct {
 	asking kit.Loop // woken when somebody asks for a gateway with an unknown MAC address
 
 	mu    sync.Mutex
-	known map[netip.Addr]gateway // one entry for each wanted address
+	known map[netip.Addr]gateway // one entry for each address that has to be found
 }
 
 // gateway is one router at a border port.
@@ -254,13 +255,13 @@ type gateway struct {
 	asked time.Time
 }
 
-// newGateways returns gateways without any wanted address.
+// newGateways returns gateways without any address to be found.
 func newGateways() *gateways {
 	return &gateways{asking: kit.NewLoop(), known: map[netip.Addr]gateway{}}
 }
 
-// setWanted sets the addresses that have to be found, each with the domain over whose peering, or
-// an empty string.
+// setWanted sets the addresses that have to be found. The value of each is the domain whose peering
+// leads to it, or an empty string for an address at the uplinks.
 func (g *gateways) setWanted(all map[netip.Addr]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,17 +10,18 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// isEarly reports whether a switch has sent a packet up for another service before the packet came
-// to the table with the rules for devices. Those rules decide nevertheless.
+// isEarly reports whether a rule of another service sent the packet to the controller before the
+// packet reached the table with the rules for devices. The rules for devices decide nevertheless.
 func isEarly(p *network.PacketIn) bool {
 	l := p.Switch.Layout()
 	return l.Tables() && p.Table == l.Number(rule.TableService) && rule.Cookie(p.Cookie).Owner() != ownerHash
 }
 
-// led decides about such a packet as the rules would. It returns the actions for a packet of a
-// device, and no actions with ours set for a packet that has an address which belongs elsewhere,
-// or that comes over a peering and is no device's. For all other packets ours is false. The
-// network asks for packets that other services have left alone.
+// led decides about an early packet as the rules for devices would. For a packet from or to a device it
+// returns the actions of the matching rule. It returns no actions, with ours set, for a packet that
+// those rules would drop: one with a device's address that does not come from the device, or one from
+// a peering that no device's rule matches. For all other packets ours is false. The network calls led
+// for packets that other services have not handled.
 func (s *guards) led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	if !h.Has(packet.IPv4) && !h.Has(packet.IPv6) {
 		return nil, false
@@ -57,8 +58,8 @@ func (s *guards) ruleFor(at network.PortRef, h *packet.Headers) (best network.Ru
 	return best, found
 }
 
-// matches reports whether a rule of a device matches a packet. The fields in the switch are all
-// that such rules use.
+// matches reports whether the match m of a device's rule fits a packet from the port in. It handles
+// only the fields that such rules use.
 func matches(m openflow.Match, in uint32, h *packet.Headers) bool {
 	for o := range m.Fields() {
 		var same bool
@@ -83,8 +84,8 @@ func matches(m openflow.Match, in uint32, h *packet.Headers) bool {
 	return true
 }
 
-// hasBorder reports whether a switch has a border port. Only there other services handle devices'
-// packets.
+// hasBorder reports whether a switch has a border port. Other services handle packets of devices at
+// such switches only.
 func (s *guards) hasBorder(d openflow.DatapathID) bool {
 	return slices.ContainsFunc(s.settings.Borders, func(b Border) bool { return b.At.Switch == d })
 }

@@ -27,7 +27,7 @@ type pings struct {
 	waiting map[ping]chan time.Time
 }
 
-// ping is the device and port of an ARP request.
+// ping identifies an ARP request by the port and the device's address.
 type ping struct {
 	at network.PortRef
 	ip netip.Addr
@@ -113,7 +113,7 @@ type unreachableHosts struct {
 	ports map[network.PortRef][]unreachableHost
 }
 
-// unreachableHost is one such host.
+// unreachableHost is one host of unreachableHosts.
 type unreachableHost struct {
 	ip   netip.Addr
 	mac  openflow.MAC
@@ -125,7 +125,8 @@ func newUnreachableHosts() *unreachableHosts {
 	return &unreachableHosts{ports: map[network.PortRef][]unreachableHost{}}
 }
 
-// add records a host, and reports whether the host is new and to be reported.
+// add records a host, and reports whether the host is new and has to be reported. It does not record
+// more than maxUnreachable hosts at one port.
 func (s *unreachableHosts) add(at network.PortRef, ip netip.Addr, mac openflow.MAC, now time.Time) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +157,7 @@ func (s *unreachableHosts) errors(now time.Time) []string {
 	return out
 }
 
-// cannotReach says why devices do not reach a host, and what would help.
+// cannotReach explains why devices do not reach a host, and how to change that.
 const cannotReach = "devices cannot reach it: it has an address in their network, no lease, and stands behind no border port. " +
 	"Register it as a device with this address and let it ask by DHCP, or connect it behind a border port, or give it an address outside of the network"
 
@@ -175,9 +176,9 @@ func (s *guards) noteUnreachable(v *view, at network.PortRef, h *packet.Headers,
 	}
 }
 
-// askBehindBorder asks, on behalf of a device, for an address behind the border ports, where the
-// device's packets go. A host of the network at an edge port must not answer, since the device's
-// packets do not reach it.
+// askBehindBorder sends a device's ARP request for an address of its network out of the border ports,
+// where the device's packets go, and reports whether it did. A host with that address at an edge port
+// must not answer, since the device's packets do not reach it.
 func (s *guards) askBehindBorder(v *view, asker registry.Device, h *packet.Headers) bool {
 	home, within := v.homeOf(h.Dst)
 	d, ok := s.leaseHolder(h.Src)

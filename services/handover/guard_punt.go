@@ -39,8 +39,9 @@ func (v *view) punts(d openflow.DatapathID) []network.Rule {
 	return rules
 }
 
-// arp returns the matches of ARP packets in which a field has an address of a network of devices,
-// or of the DHCP server. field makes the match of an address.
+// arp returns matches of the ARP packets that have, in one field, an address of a network of devices
+// or the DHCP server's. field returns the match of an address in that field, and more is added to each
+// match.
 func (v *view) arp(field func(netip.Addr) openflow.OXM, more ...openflow.OXM) []openflow.Match {
 	var out []openflow.Match
 	add := func(address openflow.OXM) {
@@ -60,7 +61,7 @@ func (v *view) arp(field func(netip.Addr) openflow.OXM, more ...openflow.OXM) []
 	return out
 }
 
-// withPrefix widens the match of an IPv4 address to a prefix.
+// withPrefix returns the match of an IPv4 address, widened to a prefix.
 func withPrefix(host openflow.OXM, p netip.Prefix) openflow.OXM {
 	return host.WithMask(uint64(^uint32(0) << (32 - p.Bits())))
 }
@@ -103,9 +104,9 @@ func splitRange(first, last netip.Addr) []netip.Prefix {
 	return out
 }
 
-// EverySwitch returns the rules that a switch has for the devices of pools and borders, wherever
-// devices are. punts send DHCP and ARP to the controller. guards send it the packets that have a
-// device's address and come from elsewhere, on a switch that has meters.
+// EverySwitch returns the rules that a switch has whether or not a device is attached to it. punts
+// send DHCP and ARP to the controller. guards, for a switch with meters, send it the packets that have
+// a device's address but come from a port where no device with it is known.
 func EverySwitch(d openflow.DatapathID, borders []Border, pools []registry.Pool) (punts, guards rule.Program) {
 	v, _ := newView(borders, pools)
 	return v.everySwitch(d, borders), spoofRules(d, v.given, spoofToController)
@@ -130,8 +131,8 @@ func (s *guards) applyPunts(ctx context.Context) {
 	s.applySpoofRules(ctx, v.given)
 }
 
-// applySpoofRules declares the spoof rules of all switches. A switch that refuses them gets
-// simpler ones.
+// applySpoofRules declares the spoof rules of all switches. A switch that refuses them gets the rules
+// of the next simpler mode.
 func (s *guards) applySpoofRules(ctx context.Context, given []netip.Prefix) {
 	for {
 		refused := s.rules.EverySwitch(ctx, keySpoof, func(d openflow.DatapathID) rule.Program {

@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// spoofMeter is the number of the meter of the spoof rules. spoofRate is its rate, and its
-	// burst in packets: as much as one device sends until a switch applies the rules that it has
-	// confirmed, and little enough for the controller.
+	// spoofMeter is the number of the meter of the spoof rules. spoofRate is its rate in packets per
+	// second, and its burst in packets. A switch may apply rules some time after it has confirmed
+	// them; the burst allows for what one device sends until then. The controller can handle this
+	// rate.
 	spoofMeter = 0x3001
 	spoofRate  = 2000
 )
@@ -29,7 +30,7 @@ const (
 // spoofMode is how a switch treats packets with a device's address that come from elsewhere.
 type spoofMode uint8
 
-// The modes, from what every switch is asked for first to what the least capable accept.
+// The modes. Each switch is tried with the first one, and gets the next one if it refuses the rules.
 const (
 	// spoofToController: such packets go to the controller, and cached decisions about a device
 	// that has left are deleted with its rules.
@@ -41,15 +42,15 @@ const (
 )
 
 // spoofRules returns the rules for packets with an address of our pools from a port where no
-// device with it is known. On a switch with meters such packets go to the controller, which drops
-// them unless an outdated cached decision of the switch has sent them: a device that returns to a
-// place meets the decision from when it left. On other switches the rules drop; these are not
-// known to cache decisions.
+// device with that address is known. On a switch with meters such packets go to the controller, which
+// drops them unless the switch has applied an outdated cached decision: when a device returns to a
+// place, the switch may still have the decision from the time after the device had left. On a switch
+// without meters the rules drop the packets. Such switches are not known to cache decisions.
 //
-// The second rule, which matches ECN and does the same as the one below it, is there for Open
-// vSwitch. A cached decision about a device's packets does not cover ECN. With this rule the
-// decision is deleted together with the device's rules, and not turned into one that sends packets
-// to the controller.
+// For Open vSwitch there is a second rule for each prefix, which also matches ECN and has the same
+// actions. A cached decision about a device's packets does not cover ECN. With the second rule, Open
+// vSwitch deletes the decision together with the device's rules. Without it, Open vSwitch turns the
+// decision into one that sends packets to the controller.
 func spoofRules(d openflow.DatapathID, given []netip.Prefix, how spoofMode) rule.Program {
 	var p rule.Program
 	for _, prefix := range given {
@@ -73,8 +74,8 @@ func spoofRules(d openflow.DatapathID, given []netip.Prefix, how spoofMode) rule
 	return p
 }
 
-// isSpoofed reports whether a spoof rule sent a packet to the controller. The service's other
-// rules send DHCP and ARP.
+// isSpoofed reports whether a packet that one of the service's rules sent to the controller was sent
+// by a spoof rule. The service's other rules send only DHCP and ARP.
 func (s *guards) isSpoofed(h *packet.Headers) bool {
 	asks := h.Has(packet.UDP) && h.SrcPort == dhcpClientPort && h.DstPort == dhcpServerPort
 	return h.Has(packet.IPv4) && !asks && !isServerMessage(h)
@@ -92,8 +93,8 @@ func (s *guards) handleSpoofed(at network.PortRef, src netip.Addr, resubmit func
 	return network.Stop
 }
 
-// acceptsFrom reports whether the rules of a device accept its packets at a port. Rules that are
-// being written count.
+// acceptsFrom reports whether the rules of the device with the address ip accept its packets at a
+// port. It includes rules that are being written.
 func (s *guards) acceptsFrom(at network.PortRef, ip netip.Addr) bool {
 	d, known := s.registry.DeviceByIP(ip)
 	if !known {
@@ -121,22 +122,22 @@ func acceptedBy(rules []network.Rule, at network.PortRef) bool {
 	return false
 }
 
-// strangerRate is how many DHCP messages of strangers one edge port may send per second,
-// strangerBurst how many at once. A stranger is neither registered nor holds a lease. The messages
-// of other devices are bounded by the work queue.
+// strangerRate is the number of DHCP messages per second that strangers at one edge port may send, and
+// strangerBurst the number that they may send at once. A stranger is a device that is not declared and
+// holds no lease. The work queue bounds the messages of other devices.
 const (
 	strangerRate  = 20
 	strangerBurst = 100
 )
 
-// floods limits what strangers send, with one limiter for each port: a flood from one port
+// floods limits the DHCP messages of strangers, with one limiter for each port. A flood from one port
 // does not affect others.
 type floods struct {
 	mu    sync.Mutex
 	ports map[network.PortRef]*portFlood
 }
 
-// portFlood counts what strangers send at a port.
+// portFlood limits the DHCP messages of strangers at one port.
 type portFlood struct {
 	limiter *rate.Limiter
 	dropped int // messages dropped since the limiter was last full
@@ -180,7 +181,8 @@ func (f *floods) expire(now time.Time) map[network.PortRef]int {
 	return ended
 }
 
-// flooding reports whether a message of a device is dropped because its port sends too many.
+// flooding reports whether a stranger's message is dropped because too many come from its port. For
+// other devices it returns false.
 func (s *guards) flooding(d registry.Device, at network.PortRef, arrived time.Time) bool {
 	if l, ok := s.registry.Lease(d.ID); d.ID != "" && !d.Learned || ok && l.Active(s.now()) {
 		return false
@@ -214,14 +216,13 @@ const silenceTime = 10 * time.Second
 type violation struct {
 	// key begins the ledger keys of the rules.
 	key string
-	// event is the kind of the events: event.started is published once for a port, event.ended at
-	// the end.
+	// event is the prefix of the kinds of events. The event with the suffix .started is published
+	// once for a port, and the one with .ended when the port has been quiet for long enough.
 	event string
-	// begins and ends are the same in the log, does what the status says of a host.
-	// begins and ends are the log messages for the same; does describes in the status what a host
-	// does.
+	// begins and ends are the log messages for these two events. does is the verb by which the
+	// status describes what a host does.
 	begins, ends, does string
-	// rules returns the rules that drop what a port sends, for silenceTime.
+	// rules returns the rules that drop such packets from a port for silenceTime.
 	rules func(*view, network.PortRef) []network.Rule
 	// dropped counts the packets, by who dropped them.
 	dropped *prometheus.CounterVec
@@ -231,7 +232,7 @@ type violation struct {
 	ports map[network.PortRef]*violator
 }
 
-// violator records what has come from a port.
+// violator records the packets of one violation that came from one port.
 type violator struct {
 	mac     openflow.MAC // sender of the first packet
 	what    string       // source address of the first packet
@@ -241,8 +242,8 @@ type violator struct {
 	rules   int  // number of dropping rules; a switch reports each when its time is over
 }
 
-// record counts a packet. first is set for the first packet of the port, silence if the switch
-// should drop further ones.
+// record counts a packet. first is set for the first packet of the port. silence is set if the caller
+// has to make the switch drop further ones.
 func (o *violation) record(at network.PortRef, h *packet.Headers, now time.Time) (first, silence bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -257,7 +258,7 @@ func (o *violation) record(at network.PortRef, h *packet.Headers, now time.Time)
 	return first, silence
 }
 
-// setRules sets how many rules drop further packets.
+// setRules sets the number of rules that drop further packets from a port.
 func (o *violation) setRules(at network.PortRef, rules int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -339,8 +340,7 @@ func (s *guards) dropViolation(o *violation, at network.PortRef, h *packet.Heade
 	return network.Stop
 }
 
-// installSilence writes the rules by which a switch drops, for a while, what a port sends in
-// violation.
+// installSilence writes the rules by which a switch drops a port's violating packets for silenceTime.
 func (s *guards) installSilence(ctx context.Context, o *violation, at network.PortRef) {
 	v := s.view.Load()
 	if v == nil {
@@ -406,15 +406,14 @@ func fromServers(more ...openflow.OXM) openflow.Match {
 		openflow.UDPSrc(dhcpServerPort), openflow.UDPDst(dhcpClientPort))...)
 }
 
-// isServerMessage reports whether a packet is what fromServers matches, or the first fragment of
-// such a packet. fromServers does not match fragments; without the first, the others are
-// worthless.
+// isServerMessage reports whether fromServers matches a packet, or would match it if it were not a
+// first fragment. fromServers matches no fragments. Without the first fragment the others are useless.
 func isServerMessage(h *packet.Headers) bool {
 	return h.Has(packet.IPv4|packet.UDP) && h.SrcPort == dhcpServerPort && h.DstPort == dhcpClientPort
 }
 
-// handleServerMessage handles a DHCP server's message. It passes from where servers may be: behind
-// a border port that is no peering, or at a port of role uplink.
+// handleServerMessage handles a DHCP server's message. It lets messages pass that come from a place
+// where a server may be: behind a border port that is no peering, or at a port of role uplink.
 func (s *guards) handleServerMessage(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	v := s.view.Load()
 	if v == nil || len(v.borders) == 0 || h.VLANID != 0 || h.VLANTags > 1 || !s.net.Topology().IsEdge(at) {

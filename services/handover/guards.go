@@ -28,7 +28,8 @@ type guards struct {
 	rogues      *violation
 	unreachable *unreachableHosts
 
-	// The lock of core guards the fields below.
+	// The lock of core guards the fields below. puntErrs holds the switches that refuse their punt
+	// rules, with the errors.
 	puntErrs map[openflow.DatapathID]string
 	// spoofModes holds the mode that each switch accepts; cannotAnswer holds the switches that
 	// cannot answer ARP.
@@ -53,7 +54,7 @@ type view struct {
 	// gateways and servers are the addresses that ARP is answered for.
 	gateways map[netip.Addr]viewGateway
 	servers  map[netip.Addr]bool
-	// own holds the addresses of both: nobody at an edge port may claim one.
+	// own holds the addresses of gateways and servers. No host at an edge port may claim one.
 	own []netip.Addr
 	// networks holds the networks of devices, including those of visitors.
 	networks []viewNetwork
@@ -64,8 +65,8 @@ type view struct {
 	unknown bool
 }
 
-// homeOf returns the domain whose devices have addresses of the network that contains an address;
-// it is empty for our own. It returns false if no network contains the address.
+// homeOf returns the domain that the devices' network with the address ip belongs to. The name is
+// empty for our own domain. homeOf returns false if no network of devices contains the address.
 func (v *view) homeOf(ip netip.Addr) (home string, within bool) {
 	for _, n := range v.networks {
 		if n.prefix.Contains(ip) {
@@ -87,8 +88,8 @@ type viewGateway struct {
 	peer string
 }
 
-// newView returns the extract, and the gateways whose MAC address has to be found by ARP, each
-// with its domain.
+// newView returns a view of the border ports and pools. find holds the gateways whose MAC address has
+// to be found by ARP, each with its domain.
 func newView(borders []Border, pools []registry.Pool) (v *view, find map[netip.Addr]string) {
 	v = &view{borders: map[network.PortRef]Border{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{}}
 	for _, b := range borders {
@@ -114,7 +115,7 @@ func newView(borders []Border, pools []registry.Pool) (v *view, find map[netip.A
 	return v, find
 }
 
-// refreshView publishes a new extract for the packet-in handler. It is called whenever pools have
+// refreshView publishes a new view for the packet-in handler. It is called whenever pools have
 // changed.
 func (s *guards) refreshView() {
 	v, find := newView(s.settings.Borders, s.registry.Pools())
@@ -127,9 +128,9 @@ func (s *guards) refreshView() {
 // wholePacket makes a switch send whole packets to the controller.
 const wholePacket = 0xffff
 
-// peeringGuards returns the rules that drop, on one switch, what another domain sends over a
-// peering and what no device's rule matches. Default forwarding would flood it: copies that are
-// still in flight when a device has gone, and whatever else a neighbour may send.
+// peeringGuards returns one switch's rules that drop packets which another domain sends over a
+// peering and no device's rule matches. Default forwarding would flood them. Examples are copies that
+// are still in flight after a device has left, and anything else that a neighbour may send.
 func peeringGuards(d openflow.DatapathID, borders []Border) []network.Rule {
 	var rules []network.Rule
 	for _, r := range borders {
@@ -169,8 +170,8 @@ func (s *guards) anchored(ip netip.Addr) (network.Anchor, bool) {
 	return a, led
 }
 
-// moving returns the prefixes of hosts that may be devices of ours, and the border ports through
-// which all their traffic passes.
+// moving returns the prefixes of hosts that may be devices of this service, and the border ports
+// through which all their traffic passes.
 func (s *guards) moving() network.Moving {
 	v := s.view.Load()
 	if v == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// keyLinks is the store's key of the network's links. With them a controller that starts again
-// knows when it has seen all links.
+// keyLinks is the store's key of the network's links. A restarted controller compares the discovered
+// links with the stored ones, to know when it has seen all of them.
 const keyLinks = Name + "/links"
 
 // linkEnds are the two ends of a link.
@@ -68,7 +68,7 @@ func (s *knownLinks) save(ctx context.Context, top *network.Topology) {
 	s.links = now
 }
 
-// complete reports whether all links that were stored before the start are there.
+// complete reports whether the topology has all stored links. It returns false if none are stored.
 func (s *knownLinks) complete(top *network.Topology) bool {
 	for _, c := range s.links {
 		if l, ok := top.LinkFrom(c.From); !ok || l.To != c.To {

@@ -116,8 +116,8 @@ const followInterval = time.Second
 //
 // A packet is weaker evidence than a request. It counts only if the port where the device was has
 // lost its link, if the packet has the MAC address that the device used there, and if the device
-// may move there by an unsigned request. The request that is made from the packet passes all
-// checks of one that was sent.
+// may move there by an unsigned request. The service then makes a request from the packet, which has
+// to pass the same checks as a received one.
 func (s *packetHandler) followPacket(at network.PortRef, h *packet.Headers, arrived time.Time) {
 	d, known := s.registry.DeviceByIP(h.Src)
 	if !known || !s.hasLeft(d, at, h) {
@@ -156,7 +156,7 @@ func (s *packetHandler) hasLeft(d registry.Device, at network.PortRef, h *packet
 		return false
 	}
 	if len(d.Key) > 0 || s.registry.ClassOf(d).Trigger == registry.TriggerSigned {
-		return false // its packets are not signed
+		return false // a packet has no signature, which this device needs to move
 	}
 	up, known := s.net.PortUp(l.Attachment.At)
 	return known && !up && l.Attachment.At != at && l.Attachment.MAC == h.EthSrc

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/services/handover/route"
 )
 
-// placement serves devices: it leads their packets to one place or, for a while, to two. The
-// ledger holds what the switches have of it.
+// placement serves devices: it writes the rules that lead a device's packets to one place or, for a
+// while, to two. The ledger keeps these rules in the switches.
 type placement struct {
 	*core
 	// served is called when a device's rules have been replaced.
@@ -30,11 +30,12 @@ type placement struct {
 // mobile holds what the service does for one device. It is changed only by jobs of the device in
 // the work queue, and under the service's lock.
 type mobile struct {
-	// plan is the declared plan. rules are its rules, with those of a prepared place.
+	// plan is the plan whose rules are declared in the ledger. rules are all declared rules of the
+	// device: those of plan, and those of a prepared place.
 	plan  route.Plan
 	rules []network.Rule
 	state state
-	// writing are the rules that are being written.
+	// writing are the rules that are being written to the switches; nil if none are.
 	writing []network.Rule
 	// second is the place that is served in addition to the device's current one; nil if there is
 	// none.
@@ -60,7 +61,7 @@ type second struct {
 	peer  string
 	cause string
 	until time.Time
-	timer *time.Timer // nil if no timer ends it
+	timer *time.Timer // calls endSecond at until; nil if no timer is set
 }
 
 // stop stops the timer, if there is one.
@@ -78,7 +79,8 @@ type motion struct {
 	timer  *time.Timer
 }
 
-// exchange is a DHCP exchange of a device at one port.
+// exchange is a DHCP exchange of a device at one port: when its first message arrived, and how long
+// the association before that took.
 type exchange struct {
 	at    network.PortRef
 	first time.Time
@@ -132,8 +134,8 @@ func spotOf(a *registry.Attachment) *Spot {
 	return &Spot{Port: Port{a.At}, MAC: a.MAC, Peer: a.Peer}
 }
 
-// intact reports whether all switches of a plan are connected and all links of its paths are
-// there.
+// intact reports whether all switches of a plan are connected, all links of its paths exist, and the
+// plan reaches all border ports.
 func intact(top *network.Topology, p *route.Plan) bool {
 	for i := range p.Program.Rules {
 		if !top.Has(p.Program.Rules[i].Switch) {
@@ -188,8 +190,9 @@ func diffRules(old, now []network.Rule) Changes {
 	return c
 }
 
-// withBranch returns rules together with those of another plan that are on switches without rules
-// yet: the branch without its join.
+// withBranch returns rules, and those of others that are on switches where rules has none. So others'
+// path gets its rules beyond the join, the switch where it leaves the path of rules. The join's own
+// rules stay as they are.
 func withBranch(rules, others []network.Rule) []network.Rule {
 	here := map[openflow.DatapathID]bool{}
 	rules = slices.Clone(rules)
@@ -204,10 +207,10 @@ func withBranch(rules, others []network.Rule) []network.Rule {
 	return rules
 }
 
-// withOldPath returns rules together with those of before by which packets in flight on a path
-// that the device has left still reach the old place or a border port. On switches of the new
-// paths, only such rules are kept that do not match packets to the device by their port and do not
-// mark copies: others could catch packets that belong to the new rules.
+// withOldPath returns rules, and those of before by which packets in flight on an abandoned path still
+// reach the old place or a border port. On switches where rules has entries, it keeps an old rule only
+// if rules does not replace it, and if the old rule neither matches packets to the device by their
+// input port nor marks copies. The other old rules could match packets that are meant for the new ones.
 func withOldPath(rules, before []network.Rule) []network.Rule {
 	here, have := map[openflow.DatapathID]bool{}, map[entryKey]bool{}
 	for i := range rules {
@@ -224,16 +227,15 @@ func withOldPath(rules, before []network.Rule) []network.Rule {
 	return out
 }
 
-// withFinal returns rules together with those of a later plan that match packets to the device
-// which the rules do not match. No packets match them yet. They are written early because a switch
-// forgets its cached decision when the decision changes, and that must have happened when it
-// matters.
+// withFinal returns rules, and the rules to the device from a later plan that rules does not replace.
+// No packets match the later rules yet. They are written early because a new rule makes the switch
+// delete its cached decisions, and this must be over when packets depend on the rule.
 func withFinal(rules, later []network.Rule) []network.Rule {
 	down := slices.DeleteFunc(slices.Clone(later), func(r network.Rule) bool { return r.Offset != rule.DeviceDown })
 	return withRemaining(rules, down)
 }
 
-// withRemaining returns rules together with those of before that they do not replace.
+// withRemaining returns rules, and those of before that rules does not replace.
 func withRemaining(rules, before []network.Rule) []network.Rule {
 	have := map[entryKey]bool{}
 	for i := range rules {
@@ -256,7 +258,7 @@ const (
 	detached state = iota
 	// expected: a visitor has rules to the place where it will be.
 	expected
-	// served: the device is served where it is, or was last.
+	// served: the device is served at its current or last known place only.
 	served
 	// prepared: the path to a second place has its rules, but no packets go there yet.
 	prepared
@@ -276,9 +278,9 @@ type step uint8
 const (
 	// stepServe: rules to a place are in the switches.
 	stepServe step = iota
-	// stepExpect: the place is where a visitor will be.
+	// stepExpect: rules lead to the place where a visitor will arrive.
 	stepExpect
-	// stepArrive: a visitor is there, or is no longer expected.
+	// stepArrive: the expected visitor has arrived, or is no longer expected.
 	stepArrive
 	// stepPrepare: the path to a second place has its rules.
 	stepPrepare
@@ -319,7 +321,7 @@ func (m *mobile) advance(s step) {
 	}
 }
 
-// advanceWith changes the state by a step to one with a second place. The caller holds the lock.
+// advanceWith changes the state by a step, and makes x the second place. The caller holds the lock.
 func (m *mobile) advanceWith(s step, x *second) {
 	if m.second != nil {
 		m.second.stop()
@@ -331,10 +333,10 @@ func (m *mobile) advanceWith(s step, x *second) {
 // hasPrepared reports whether the second place is one where the device is expected.
 func (m *mobile) hasPrepared() bool { return m.state == prepared || m.state == bicasting }
 
-// PlaceOf returns the port and MAC address of an attached device, and reports whether it uses the
-// given address there. The network uses it so that only the device's class decides who may move
-// it, and ARP does not. The device is found by the MAC address or, if that is zero, by the IP
-// address.
+// PlaceOf returns the port and MAC address of an attached device, and reports whether the device uses
+// the given address there. It finds the device by the MAC address or, if that is zero, by the IP
+// address. The network calls PlaceOf so that ARP packets cannot move a device: only the device's class
+// decides what may.
 func (s *core) PlaceOf(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
 	d, known := s.registry.DeviceByIP(ip)
 	if !mac.IsZero() {
@@ -356,7 +358,7 @@ func (s *core) PlaceOf(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
 const settling = 50 * time.Millisecond
 
 // maxInFlight bounds how long a change waits for packets in flight, whatever latency has been
-// measured: the device's next move waits as long.
+// measured. The device's next move has to wait for the change.
 const maxInFlight = 500 * time.Millisecond
 
 // inFlightTime returns how long packets may still be in flight along a path that is no longer

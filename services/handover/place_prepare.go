@@ -15,13 +15,14 @@ import (
 )
 
 // prepare prepares a place for a device that is elsewhere. A device of a seamless class gets its
-// packets at both places from now on. For others only the branch without its join is written,
-// which costs no traffic. The preparation ends after the timeout; zero starts no timer.
+// packets at both places from now on. For other classes, prepare writes only the rules beyond the
+// switch where the new path leaves the old one. They send no packets to the new place yet, so they
+// cost no traffic. The preparation ends after the timeout; zero starts no timer.
 func (s *placement) prepare(ctx context.Context, op *operation, from, to route.Place, peer string, timeout time.Duration) error {
 	x := &second{place: to, peer: peer, cause: op.record.Cause}
 	if op.mobile.hasPrepared() && op.mobile.second.place == to {
 		if timeout > 0 {
-			s.setSecond(op.id, op.mobile, stepServe, x, timeout) // for longer
+			s.setSecond(op.id, op.mobile, stepServe, x, timeout) // extends the preparation
 		}
 		return nil
 	}
@@ -101,12 +102,12 @@ func (s *placement) setupTime(d registry.Device, via string, at network.PortRef)
 	return route.WaveLatency(c, l), nil
 }
 
-// predictor predicts where devices go next, and prepares the place.
+// predictor predicts where devices go next, and prepares these places.
 type predictor struct {
 	*core
 	placement *placement
 	coverage  *predict.Coverage // nil if none is configured
-	plane     *predict.Plane    // nil if it has no origin
+	plane     *predict.Plane    // nil if the coverage has no origin
 }
 
 // loadCoverage builds the configured coverage.

@@ -49,7 +49,7 @@ type Parts struct {
 
 	Queue Duration `json:"queue" doc:"Part of t_d: waiting for earlier work for the device"`
 	Store Duration `json:"store" doc:"Writing the new place into the store, while the rules are written"`
-	// Trigger is what an observer beside the switch sees.
+	// Trigger is the delay that an observer next to the switch can measure.
 	Trigger Duration `json:"trigger_to_rules" doc:"From the arrival of the message that moved the device to the confirmation of its rules"`
 	Model   Duration `json:"model" doc:"Time for the rules that the model predicts from the measured latencies of control connections and links"`
 }
@@ -127,7 +127,7 @@ func hops(path []network.Hop) []string {
 // history is a ring of the latest records.
 type history struct {
 	ring []Record
-	next uint64 // number of the next record, from 1
+	next uint64 // number of the next record; the first has number 1
 }
 
 // newHistory returns a ring of size records.

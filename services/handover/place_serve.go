@@ -99,8 +99,8 @@ func (s *placement) applySteps(ctx context.Context, op *operation, steps []route
 	return nil
 }
 
-// declare replaces the device's rules by rules. If that fails, the device has the rules of before.
-// After the last step the device is served as planned.
+// declare replaces the device's rules by rules. If that fails, the device keeps its previous rules.
+// last marks the last step of an operation; its confirmation confirms the operation.
 func (s *placement) declare(ctx context.Context, op *operation, p route.Plan, rules []network.Rule, how rule.ApplyOptions, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
@@ -129,8 +129,8 @@ func (s *placement) declare(ctx context.Context, op *operation, p route.Plan, ru
 	return nil
 }
 
-// anyDown reports whether a switch with one of the rules is not connected. What is to be removed
-// there is removed when it is back.
+// anyDown reports whether a switch with one of the rules is not connected. The ledger removes rules
+// from such a switch when it connects again.
 func (s *placement) anyDown(rules []network.Rule) bool {
 	top := s.net.Topology()
 	return slices.ContainsFunc(rules, func(r network.Rule) bool { return !top.Has(r.Switch) })
@@ -176,7 +176,7 @@ func (s *placement) serveSeamless(ctx context.Context, op *operation, from, to r
 	s.recordPlan(op, &p)
 	op.keepOld, op.final = true, alone.Program.Rules
 	if sameWant(&op.mobile.plan, &p) && op.mobile.plan.Bicast() {
-		op.confirmed() // the place was prepared so
+		op.confirmed() // the prepared place has these rules already
 	} else if err := s.applySteps(ctx, op, route.Steps(op.mobile.plan, p)); err != nil {
 		return false, err
 	}
@@ -205,8 +205,8 @@ func (s *placement) serveSaving(ctx context.Context, op *operation, to route.Pla
 		if m := route.Latency(c, l); len(m) > 0 {
 			op.record.Parts.Model = Duration(m[len(m)-1])
 		}
-		// Nobody at the old place can lose packets: no switch waits until another, or it itself,
-		// has confirmed a part.
+		// Nobody at the old place can lose packets, so no switch has to wait for a confirmation
+		// before it gets its rules.
 		err = s.declare(ctx, op, p, p.Program.Rules, rule.ApplyOptions{Waves: route.Burst(op.mobile.plan, p)}, true)
 	} else {
 		op.record.Parts.Model = Duration(route.WaveLatency(c, l))
@@ -231,8 +231,8 @@ func (s *placement) recordPlan(op *operation, p *route.Plan) {
 	}
 }
 
-// setSecond changes the state by a step to one with a second place, which ends after the given
-// time. Zero starts no timer.
+// setSecond changes the state by a step, and makes x the second place. A timer ends service at x after
+// the given time; zero starts no timer.
 func (s *placement) setSecond(id string, m *mobile, how step, x *second, after time.Duration) {
 	s.change(func() {
 		if m.advanceWith(how, x); after == 0 {
@@ -249,12 +249,14 @@ const (
 	// confirmed a rule, and the device may still send from its old place. On a busy machine each
 	// of these takes tenths of a second.
 	linger = 800 * time.Millisecond
-	// endSecondRetry is the first delay before the end of a second place is tried again.
+	// endSecondRetry is the delay after the first failed attempt to end a second place. It doubles
+	// after each further failure, up to 64 times its value. endSecondTries is the number of retries.
 	endSecondRetry = 100 * time.Millisecond
 	endSecondTries = 50
 )
 
-// endSecond serves the device at one place again.
+// endSecond ends service at the second place x, unless another has replaced x. If that fails,
+// endSecond tries again later. tries counts the failed attempts.
 func (s *placement) endSecond(id string, x *second, tries int) {
 	again := func(after time.Duration, tries int) {
 		s.change(func() { x.timer = time.AfterFunc(after, func() { s.endSecond(id, x, tries) }) })
@@ -279,9 +281,9 @@ func (s *placement) endSecond(id string, x *second, tries int) {
 	}
 }
 
-// singleStep takes one step towards serving the device at its own place only, and reports whether
-// it was the last. Rules are replaced in one step and deleted in a later one, so that nothing is
-// lost.
+// singleStep takes one step towards serving the device at its attachment only, and reports whether
+// that was the last step. Rules are replaced in one step and deleted in a later one, so that no
+// packets are lost.
 func (s *placement) singleStep(ctx context.Context, id string, m *mobile, x *second) (done bool, err error) {
 	d, known := s.registry.Device(id)
 	l, leased := s.registry.Lease(id)
@@ -316,7 +318,7 @@ func (s *placement) singleStep(ctx context.Context, id string, m *mobile, x *sec
 	}
 }
 
-// dropSecond serves the device at its own place only, at once.
+// dropSecond ends service at the second place at once, without waiting for packets in flight.
 func (s *placement) dropSecond(ctx context.Context, id string, m *mobile, x *second) error {
 	for {
 		if done, err := s.singleStep(ctx, id, m, x); done || err != nil {

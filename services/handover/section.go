@@ -15,10 +15,10 @@ import (
 	"github.com/sluice-net/sluice/services/handover/predict"
 )
 
-// Section is what the controller's configuration has below the key handover. Classes, pools and
-// devices may also be given by the API; those that stand here replace, at each start and reload,
-// what the store has under the same name, and the API does not change them. What stood here
-// before and does no more is withdrawn.
+// Section is the part of the controller's configuration below the key handover. Classes, pools and
+// devices can be declared here and by the API. At each start and reload, a declaration in the file
+// replaces a stored one of the same name, and the API cannot change it. A declaration that is no
+// longer in the file is withdrawn.
 type Section struct {
 	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Domain  string `yaml:"domain" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of this domain towards its neighbours, as in the certificates that they have issued to it."`
@@ -40,7 +40,7 @@ type Section struct {
 	History          int           `yaml:"history" min:"1" max:"1000000" doc:"How many records of handovers are remembered."`
 }
 
-// BorderSection is where the mobility network meets the rest of the world.
+// BorderSection is a switch port where the mobility network meets the rest of the world.
 type BorderSection struct {
 	Name string `yaml:"name" doc:"Name for people. Empty: the peer's, or uplink."`
 	Port string `yaml:"port" doc:"Switch port, like 00000000000000a1/3."`
@@ -57,7 +57,7 @@ type DeviceSection struct {
 	Ports []string      `yaml:"ports" doc:"Ports where it may attach, for trigger ports, beside those of its class."`
 }
 
-// NeighbourSection is another domain.
+// NeighbourSection is a neighbouring domain.
 type NeighbourSection struct {
 	URL         string         `yaml:"url" pattern:"https://[^/]+" form:"a URL like https://192.0.2.1:8443" doc:"API of its controller."`
 	TLS         config.TLS     `yaml:"tls" doc:"The certificate that it has issued to us, and the authority of its own."`
@@ -67,7 +67,7 @@ type NeighbourSection struct {
 	MaxVisitors int            `yaml:"max_visitors" min:"0" max:"16384" doc:"How many devices of it may be here at once; 0: 10000."`
 }
 
-// CellSection is what an attachment point covers.
+// CellSection describes the area that an attachment point covers.
 type CellSection struct {
 	Port      string      `yaml:"port" doc:"Its switch port, like 00000000000000a1/3; or a border port with a peer, for what that domain covers."`
 	Interface int         `yaml:"interface" min:"0" max:"16" doc:"Which of its MAC addresses a device uses there, from 1; 0: the one that it uses when it comes."`
@@ -77,13 +77,13 @@ type CellSection struct {
 	Polygon   [][]float64 `yaml:"polygon" doc:"Instead of a circle: its corners, each [EAST, NORTH]."`
 }
 
-// OriginSection is where on earth the plane of the coverage has its origin.
+// OriginSection holds the geographic position of the origin of the coverage's plane.
 type OriginSection struct {
 	Lat float64 `yaml:"lat" min:"-85" max:"85" doc:"Degrees north."`
 	Lon float64 `yaml:"lon" min:"-180" max:"180" doc:"Degrees east."`
 }
 
-// DefaultSection returns the section of a controller that is told nothing.
+// DefaultSection returns a section with the default values.
 func DefaultSection() *Section {
 	return &Section{
 		Enabled: true, TwoPorts: ClaimMove,
@@ -92,8 +92,8 @@ func DefaultSection() *Section {
 	}
 }
 
-// Settings is the configuration as the service takes it, but for the neighbours'
-// certificates, and everything that is wrong with it.
+// Settings converts the section into the service's settings, without the neighbours' certificates,
+// and returns all its faults.
 func (h *Section) Settings() (Settings, kit.Faults) {
 	specs := Specs{Classes: h.Classes, Pools: h.Pools, Devices: map[string]DeviceSpec{}}
 	for id, d := range h.Devices {

@@ -36,15 +36,15 @@ type Options struct {
 	clock func() time.Time
 }
 
-// Service is the handover service of the controller. It consists of components, of which each uses
-// the core, which all share, and those before it.
+// Service is the handover service of the controller. Its components share the core. Each component
+// may also use the components that are declared before it.
 type Service struct {
 	*core
 	placement *placement
 	guards    *guards
 	packets   *packetHandler
 	predictor *predictor
-	// quarantine is used by a goroutine of Run only, and so are links.
+	// quarantine and links have no lock: each is used by a single goroutine of Run.
 	quarantine quarantine
 	api        *apiHandlers
 	links      knownLinks
@@ -111,7 +111,9 @@ func (s *Service) Anchored(ip netip.Addr) (network.Anchor, bool) { return s.guar
 // border ports through which all their traffic passes.
 func (s *Service) Moving() network.Moving { return s.guards.moving() }
 
-// ActionsFor implements network.Anchors: it decides about a packet as the rules of devices would.
+// ActionsFor implements network.Anchors: it returns the actions that the rules of devices have for a
+// packet that arrived at a port. ours reports whether those rules decide about the packet; if ours is
+// set and there are no actions, they drop it.
 func (s *Service) ActionsFor(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	return s.guards.led(at, h)
 }
@@ -127,7 +129,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	close(s.loaded)
 	s.guards.refreshView()
-	s.guards.applyPunts(s.ctx) // before the rules in the switches are compared with the declared ones
+	s.guards.applyPunts(s.ctx) // must come before the ledger compares the switches' rules with the declared ones
 	s.start(s.registry.Run)
 	s.start(func(ctx context.Context) { s.guards.gateways.asking.Run(ctx, 0, askUnknown, s.guards.findGateways) })
 	s.start(func(ctx context.Context) { kit.NewLoop().Run(ctx, 0, expireInterval, s.expire) })
@@ -180,8 +182,8 @@ func (s *Service) Reconfigure(ctx context.Context, next registry.Definitions) er
 	return nil
 }
 
-// declaredChanged updates the devices whose declarations have changed. Without names, something
-// else than a device has changed.
+// declaredChanged updates the devices whose declarations have changed. If ids is empty, a pool has
+// changed instead, and the packet-in handler gets a new view.
 func (s *Service) declaredChanged(ctx context.Context, ids []string) {
 	if len(ids) == 0 {
 		s.guards.refreshView()
@@ -216,7 +218,8 @@ const (
 	expireInterval = time.Second
 )
 
-// reconcile brings rules in line with the network.
+// reconcile adapts the rules to the current state of the network, and handles the requests that
+// waited for a path.
 func (s *Service) reconcile(ctx context.Context) {
 	s.guards.applyPunts(ctx)
 	s.packets.resumePostponed()
@@ -246,7 +249,7 @@ func (s *Service) checkDevices() {
 	}
 }
 
-// expire ends leases, floods and port silences whose time has passed.
+// expire ends the leases that have expired, and reports the floods and violations that have ended.
 func (s *Service) expire(ctx context.Context) {
 	s.guards.expireFloods()
 	s.guards.expireViolations()
@@ -272,9 +275,9 @@ const (
 	topologyPoll = 20 * time.Millisecond
 )
 
-// load reads the registry from the store, applies the configured definitions to it, and restores
-// what was in progress between domains. That a device roams must be known before anything is done
-// for it.
+// load reads the registry from the store, applies the configured definitions to it, and restores the
+// records about devices that have left for another domain or come from one. The service must know
+// these devices before it does anything for them.
 func (s *Service) load(ctx context.Context) error {
 	if err := errors.Join(s.registry.Load(ctx, s.settings.Definitions), s.links.load(ctx)); err != nil || s.domain == nil {
 		return err
@@ -283,8 +286,8 @@ func (s *Service) load(ctx context.Context) error {
 }
 
 // restoreRules declares the rules of attached devices in the ledger after a start. Rules that are
-// in the switches already are not written again. What the switches have stays until all rules are
-// declared, or until no more switches are to be expected; then the ledger removes the rest.
+// in the switches already are not written again. Other rules stay in the switches until those of all
+// devices are declared, or until Settings.Settle has passed; then the ledger removes them.
 func (s *Service) restoreRules(ctx context.Context) {
 	began, tick := time.Now(), time.NewTicker(topologyPoll)
 	defer tick.Stop()
@@ -312,9 +315,9 @@ func (s *Service) restoreRules(ctx context.Context) {
 		}
 	}
 	s.change(func() { s.topologySettled = true })
-	s.declareAll(ctx, s.withoutRules()) // those that waited for the place where they were before
+	s.declareAll(ctx, s.withoutRules()) // includes devices that waited for the switch of their previous place
 	left := s.withoutRules()
-	if tasks.Sleep(ctx, settling) != nil { // packets are still in flight by rules that are to be removed
+	if tasks.Sleep(ctx, settling) != nil { // packets that matched rules to be removed are still in flight
 		return
 	}
 	s.rules.Ready()

@@ -21,8 +21,8 @@ type Border struct {
 	Peer string
 }
 
-// Claims holds one of these. They say what happens when a MAC address that is in use at one port
-// sends a DHCP request at another.
+// These are the values of Settings.Claims. They say what the service does when a DHCP request
+// arrives at one port from a MAC address that is in use at another.
 const (
 	// ClaimMove moves the device: radio networks do not report that a device has left.
 	ClaimMove = "move"
@@ -35,8 +35,8 @@ const (
 // neighbour, the neighbour's network covers the area.
 type Cell struct {
 	predict.Cell
-	// Interface selects the MAC address that a device uses there, counted from 1; zero stands for
-	// the one with which it arrives.
+	// Interface selects the MAC address that a device uses there, counted from 1. Zero stands for
+	// the address that the device uses when it arrives.
 	Interface int
 }
 
@@ -58,15 +58,15 @@ type Settings struct {
 
 	// Claims is ClaimMove or ClaimRefuse.
 	Claims string
-	// RequestTimeout bounds the work on one DHCP message, RulesTimeout one change of rules within
-	// it.
+	// RequestTimeout bounds the work on one DHCP message, and RulesTimeout bounds each change of
+	// rules within that work.
 	RequestTimeout, RulesTimeout time.Duration
 	// PrepareTimeout is how long a place stays prepared for a device that does not come.
 	PrepareTimeout time.Duration
 	// Settle bounds how long after a start the service waits for the switches of
 	// devices that are attached.
 	Settle time.Duration
-	// History is how many records are kept.
+	// History is the number of records of handovers that are kept.
 	History int
 }
 

@@ -15,8 +15,8 @@ const (
 	// reuseAfter is how long an address is reserved after its lease has ended, so that its rules
 	// can be removed from the switches before another device gets it.
 	reuseAfter = 10 * time.Second
-	// quarantine is how long an address that a client has declined is given to nobody, unless it
-	// turns out before that nobody uses it any more.
+	// quarantine is how long no device gets an address that a client has declined. Return ends the
+	// quarantine earlier, once nobody uses the address any more.
 	quarantine = 10 * time.Minute
 )
 
@@ -30,8 +30,8 @@ type address struct {
 	// ends only when Expire or Release ends it.
 	device string
 	until  time.Time
-	// quarantined is the time before which nobody gets the address, returnable the time from which
-	// it may be got if nobody uses it, and rest how long after the decline that is.
+	// quarantined is the time before which no device gets the address. From returnable on, Return may
+	// end the quarantine if nobody uses the address. rest is the time from the decline to returnable.
 	quarantined, returnable time.Time
 	rest                    time.Duration
 	// pool is the pool that gives the address out, or nil; index is the address's place in the

@@ -22,7 +22,7 @@ type book struct {
 	devices map[string]*record
 	macs    map[openflow.MAC]*record
 	addrs   map[netip.Addr]*address
-	// declined holds the addresses in quarantine, with the device that declined each.
+	// declined holds the addresses in quarantine, and for each the device that has declined it.
 	declined map[netip.Addr]decline
 	// pending holds the MACs of the visitor that is being registered.
 	pending []openflow.MAC
@@ -71,7 +71,7 @@ type record struct {
 	gone      bool
 	// idleSince is when the device last lost its lease.
 	idleSince time.Time
-	// signed is the greatest Lease.Signed that the device has had.
+	// signed is the latest Lease.Signed that the device has had.
 	signed time.Time
 }
 
@@ -93,7 +93,8 @@ func (rec *record) addresses() (out []netip.Addr) {
 // holds reports whether the device has an address by a lease that has not been ended.
 func (rec *record) holds() bool { return rec.lease.IP.IsValid() && !rec.lease.Released }
 
-// decline is an address in quarantine: until a time, or until Return ends it.
+// decline records that a device has declined an address. The address stays in quarantine until Until,
+// or until Return ends the quarantine.
 type decline struct {
 	Device string    `json:"device"`
 	Until  time.Time `json:"until"`
@@ -109,8 +110,8 @@ func (b *book) find(f func(Device) bool) (id string, ok bool) {
 	return "", false
 }
 
-// affected returns the record that the device has or will have, and those of learned devices that
-// own one of its MACs.
+// affected returns the record that the device has or will have, and the records of other, learned
+// devices to which one of its MACs belongs.
 func (b *book) affected(d Device) (*record, []*record) {
 	rec := b.devices[d.ID]
 	if rec == nil {

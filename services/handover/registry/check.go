@@ -57,7 +57,7 @@ func (c Class) faults() kit.Faults {
 	return f
 }
 
-// checkPorts adds a fault for each port that is no port of a switch.
+// checkPorts adds a fault for each invalid switch port, and for too many ports.
 func checkPorts(f *kit.Faults, ports []network.PortRef) {
 	f.Check(len(ports) <= maxPorts, "ports", len(ports), "at most %d ports", maxPorts)
 	for i, p := range ports {
@@ -87,7 +87,7 @@ func (p Pool) faults() kit.Faults {
 	return f
 }
 
-// checkPoolAddresses adds what is wrong with the addresses of a pool whose prefix is valid.
+// checkPoolAddresses adds the faults of the addresses of a pool whose prefix is valid.
 func checkPoolAddresses(f *kit.Faults, p Pool) {
 	f.Check(p.usable(p.Gateway), "gateway", p.Gateway, "a host's address within %v", p.Prefix)
 	f.Check(!p.Server.IsValid() || p.usable(p.Server), "server", p.Server, "a host's address within %v, or nothing", p.Prefix)
@@ -117,8 +117,8 @@ func (p Pool) gives(a netip.Addr) bool {
 	return p.First.IsValid() && a.Is4() && !a.Less(p.First) && !p.Last.Less(a) && a != p.Gateway && a != p.Server
 }
 
-// withDefaults returns the pool with its defaults filled in: an end of the range that is not set
-// is that of the prefix.
+// withDefaults returns the pool with its defaults filled in: if First or Last is not set, the range
+// begins or ends with the prefix's first or last host address.
 func (p Pool) withDefaults() Pool {
 	if p.Home != "" || !p.Prefix.IsValid() || !p.Prefix.Addr().Is4() {
 		return p

@@ -86,8 +86,8 @@ func (r *Registry) Configure(ctx context.Context, next Definitions) error {
 	return r.ClassItems.Configure(ctx, next.Classes)
 }
 
-// Fits returns everything that is wrong with definitions of the configuration: by themselves,
-// together, and beside what the API has declared and what devices have. A fault's field begins
+// Fits returns all faults of definitions of the configuration: faults of single definitions, conflicts
+// between them, and conflicts with what the API has declared and with leases. A fault's field begins
 // with its place in the file: "pools.campus.prefix". Fits changes nothing.
 func (r *Registry) Fits(next Definitions) kit.Faults {
 	t := trial{book: newBook(r.book.now), current: r.book}
@@ -129,7 +129,8 @@ func (r *Registry) Fits(next Definitions) kit.Faults {
 	return t.faults
 }
 
-// trial is a book as it would be with other definitions, beside the present one.
+// trial is a book with the definitions that are being checked. It collects their faults. current is
+// the registry's own book.
 type trial struct {
 	*book
 	current *book
@@ -141,7 +142,8 @@ func (t *trial) add(section, name string, found kit.Faults) {
 	t.faults = append(t.faults, found.WithPrefix(name).WithPrefix(section)...)
 }
 
-// keep adds the leases of devices, and the devices that nobody declared, to the trial.
+// keep claims in the trial the addresses that devices hold now, and copies the devices that nobody
+// declared to it.
 func (t *trial) keep() {
 	for id, rec := range t.current.devices {
 		guest := rec.device.guest()
@@ -247,22 +249,22 @@ func (r *Registry) inUse(by func(Device) bool) error {
 	return nil
 }
 
-// DefaultClass names the class of devices that name none; VisitorsSaving and VisitorsSeamless name
-// those of visitors. Unless such a class is declared, it has a policy and nothing else set.
+// DefaultClass is the name of the class of devices that name none. VisitorsSaving and VisitorsSeamless
+// are the names of the classes of visitors. Unless such a class is declared, only its policy is set.
 const (
 	DefaultClass     = "default"
 	VisitorsSaving   = "visitors-saving"
 	VisitorsSeamless = "visitors-seamless"
 )
 
-// builtIn holds the policies of these classes while they are not declared.
+// builtIn holds the policies that these three classes have while they are not declared.
 var builtIn = map[string]Policy{DefaultClass: PolicySaving, VisitorsSaving: PolicySaving, VisitorsSeamless: PolicySeamless}
 
 // defaultOverlap is the overlap of classes that set none.
 const defaultOverlap = 200 * time.Millisecond
 
-// ClassOf returns the device's class with every default filled in. Only for a learned device the
-// trigger stays empty, if its class sets none.
+// ClassOf returns the device's class with every default filled in. The one exception: the trigger stays
+// empty for a learned device whose class sets none.
 func (r *Registry) ClassOf(d Device) Class {
 	r.book.mu.RLock()
 	c := r.book.classes[cmp.Or(d.Class, DefaultClass)]

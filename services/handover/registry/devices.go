@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// planDevice checks a device that is to be declared, and reserves its address while it is being
-// written. It refuses a MAC or an address that another device has. A learned device gives way if
-// it has no lease at the time.
+// planDevice checks a device that is to be declared, and reserves its address while the declaration is
+// being written. It refuses a MAC or an address that another device has, unless that device was
+// learned and has no lease now.
 func (r *Registry) planDevice(d Device) error {
 	f := d.faults()
 	f.Check(d.Home == "", "home", d.Home, "nothing: visitors are announced by their own domain")
@@ -35,9 +35,9 @@ func (r *Registry) planDevice(d Device) error {
 	return nil
 }
 
-// Adopt registers a visitor, a device of another domain, with the address it has there. The
-// address must not be one of our own networks, nor another device's. The pool, if the device names
-// one, must be one of its home's.
+// Adopt registers a visitor, a device of another domain, with the address that it has there. The
+// address must not lie in one of our own networks, nor belong to another device. If the device names a
+// pool, that pool must belong to the device's home.
 func (r *Registry) Adopt(ctx context.Context, d Device, ip netip.Addr) error {
 	d.IP = ip
 	f := d.faults()
@@ -52,8 +52,8 @@ func (r *Registry) Adopt(ctx context.Context, d Device, ip netip.Addr) error {
 	return r.register(ctx, d.clone())
 }
 
-// giveWay returns a fault for each learned device that does not give way to a declared one,
-// because it has a lease.
+// giveWay returns a fault for each displaced device that has a lease. Such a learned device keeps its
+// MACs, and the declared device d cannot have them.
 func (b *book) giveWay(d Device, displaced []*record) kit.Faults {
 	var f kit.Faults
 	for i, m := range d.MACs {
@@ -130,8 +130,9 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([
 	return registration(*d, rec, displaced), nil
 }
 
-// conflicts returns which other devices have what a device wants, without those that it displaces.
-// A device without a pool gets the only one.
+// conflicts returns a fault if another domain's device has the name of d, and one for each MAC or
+// address of d that another device has. MACs of displaced devices are no faults. If d names no pool
+// and we have exactly one, conflicts sets it.
 func (b *book) conflicts(d *Device, displaced []*record) kit.Faults {
 	var f kit.Faults
 	if old := b.devices[d.ID]; old != nil && old.device.Home != d.Home {
@@ -147,7 +148,7 @@ func (b *book) conflicts(d *Device, displaced []*record) kit.Faults {
 	return f
 }
 
-// deviceFaults returns conflicts and what is wrong with the device's class and pool.
+// deviceFaults returns the faults of conflicts, and those of the device's class, pool and address.
 func (b *book) deviceFaults(d *Device, displaced []*record) kit.Faults {
 	f := b.conflicts(d, displaced)
 	if _, ok := b.classes[d.Class]; !ok && d.Class != "" && builtIn[d.Class] == "" {
@@ -197,8 +198,8 @@ func (b *book) checkIP(f *kit.Faults, d Device) {
 	}
 }
 
-// registration returns what has to be written. Only devices that nobody declared are stored here;
-// they are deleted when a declared device or a visitor takes over what was theirs.
+// registration returns the store operations that register a device. They store only devices that
+// nobody declared, and delete those whose name or MACs the registered device takes over.
 func registration(d Device, rec *record, displaced []*record) (ops []store.Op) {
 	switch {
 	case d.guest():
@@ -226,7 +227,8 @@ func (r *Registry) devicesChanged(ctx context.Context, changes []kit.Change[Devi
 	r.changed(ctx, ids)
 }
 
-// registerDeclared registers a declared device. If it conflicts with another it is logged, and not in force.
+// registerDeclared registers a declared device. A device that conflicts with another is logged, and is
+// not in force.
 func (r *Registry) registerDeclared(ctx context.Context, d Device) {
 	r.admin.Lock()
 	defer r.admin.Unlock()

@@ -22,11 +22,11 @@ const (
 )
 
 // Expire ends the leases that have expired and returns them as they were, with their attachments.
-// It has to be called regularly. Nobody else gets the address of a lease before Expire has
-// returned it, nor for some seconds after, in which the device's rules are to be removed. Expire
-// also removes visitors and learned devices that have not been heard of for long; for a visitor
-// that never had a lease it returns a released one. It also writes renewals for which the store
-// had no room before. An error means that some leases have to wait for the next call.
+// It has to be called regularly. No other device gets the address of a lease before Expire has
+// returned the lease, nor for some seconds after that; the caller removes the device's rules in that
+// time. Expire also removes visitors and learned devices that have not been heard of for long; for a
+// visitor that never had a lease it returns a released lease. It also writes the renewals that could
+// not be written before. An error means that some leases have to wait for the next call.
 func (s *Lessor) Expire(ctx context.Context, now time.Time) ([]Lease, error) {
 	var ended []Lease
 	over := func(rec *record) bool { return rec.ended(now) || s.book.forgotten(rec, now) }
@@ -62,9 +62,9 @@ func (s *Lessor) Expire(ctx context.Context, now time.Time) ([]Lease, error) {
 	return ended, s.expireDeclined(ctx, now)
 }
 
-// writeBatches writes, in batches that are each all or nothing, what f returns for the devices for
-// which selected returns true. It calls f with the lock held, and calls written with the lock held
-// after the write. It skips devices that are being changed at the moment.
+// writeBatches writes the operations that f returns for the devices for which selected returns true.
+// It writes in batches, each of them all or nothing. It calls f with the lock held and, after the
+// write, written with the lock held. It skips devices that are being changed at the moment.
 func (s *Lessor) writeBatches(ctx context.Context, selected func(*record) bool, f func(*record) (ops []store.Op, written func())) error {
 	var all []*record
 	s.book.mu.RLock()
@@ -82,7 +82,7 @@ func (s *Lessor) writeBatches(ctx context.Context, selected func(*record) bool, 
 	return nil
 }
 
-// writeBatch writes what f returns for a batch of devices.
+// writeBatch writes the operations that f returns for a batch of devices.
 func (s *Lessor) writeBatch(ctx context.Context, recs []*record, f func(*record) ([]store.Op, func())) error {
 	var ops []store.Op
 	var done []func()
@@ -155,20 +155,22 @@ func (s *Lessor) expireDeclined(ctx context.Context, now time.Time) error {
 // up a pool by declining all of it.
 const maxDeclines = 4
 
-// minQuarantine is how long a declined address rests at least, which is how long a client waits
-// before it asks again (RFC 2131, section 3.1). It doubles each time that the address is declined
-// again soon after its return, because then the conflict is one that the controller does not see.
+// minQuarantine is the shortest quarantine of a declined address. It is as long as a client waits
+// before it asks again (RFC 2131, section 3.1). The shortest quarantine of an address doubles each time
+// that the address is declined again soon after its return, because the controller evidently does not
+// see the conflict.
 const minQuarantine = 10 * time.Second
 
 // Quarantined is an address that a device has declined.
 type Quarantined struct {
 	IP     netip.Addr
 	Device string
-	// Due is when it may return if nobody else uses it, and Until when it returns in any case.
+	// Due is when the quarantine may end if nobody else uses the address. Until is when it ends in
+	// any case.
 	Due, Until time.Time
 }
 
-// Quarantined returns the declined addresses, those first that may return first.
+// Quarantined returns the declined addresses in the order of Due.
 func (s *Lessor) Quarantined() []Quarantined {
 	s.book.mu.RLock()
 	defer s.book.mu.RUnlock()
@@ -181,7 +183,7 @@ func (s *Lessor) Quarantined() []Quarantined {
 }
 
 // Return ends the quarantine of an address that nobody else uses any more. It does nothing if the
-// quarantine has ended, or was begun anew, since it was returned by Quarantined.
+// quarantine has ended, or has begun anew, since Quarantined returned q.
 func (s *Lessor) Return(ctx context.Context, q Quarantined) error {
 	rec, err := s.book.hold(q.Device)
 	if err == nil {

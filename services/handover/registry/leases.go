@@ -20,8 +20,9 @@ type Lessor struct {
 	store store.Store
 }
 
-// Offer chooses an address for the device and reserves it for a short time: the one the device has
-// or had, else the wish if that is free, else any free one. At is the port where the device asks;
+// Offer chooses an address for the device and reserves it for a short time. It chooses the address
+// that the device has or had, else wish if that is free, else any free one. at is the port where the
+// device asks;
 // unregistered devices at one port get only a share of the pool. Offer writes nothing.
 func (s *Lessor) Offer(id string, wish netip.Addr, at network.PortRef) (netip.Addr, error) {
 	s.book.mu.Lock()
@@ -47,7 +48,8 @@ func (s *Lessor) Offer(id string, wish netip.Addr, at network.PortRef) (netip.Ad
 	return ip, nil
 }
 
-// extend claims the address until the given time, or for as long as it is claimed already.
+// extend claims the address for the device until the given time. A claim of the device that lasts
+// longer stays as it is.
 func (b *book) extend(ip netip.Addr, id string, until time.Time) {
 	if a := b.addrs[ip]; a == nil || a.device != id || a.until.Before(until) {
 		b.claim(ip, id, until)
@@ -72,9 +74,9 @@ func (b *book) choose(rec *record, p *pool, wish netip.Addr, now time.Time) (net
 	return netip.Addr{}, fmt.Errorf("device %q: pool %q: %w", id, p.Name, ErrExhausted)
 }
 
-// expected returns the only address the device may get, or none if any of its pool will do. It is
-// the address to which the device is bound, else that of its lease, even if that has ended, else
-// the one it was offered.
+// expected returns the only address that the device may get, or an invalid one if any address of its
+// pool will do. The only address is the one to which the device is bound, else that of its lease, even
+// if the lease has ended, else the one that it was offered.
 func (b *book) expected(rec *record, p *pool, now time.Time) netip.Addr {
 	if rec.device.IP.IsValid() {
 		return rec.device.IP
@@ -110,9 +112,9 @@ type Claim struct {
 	Signed time.Time
 }
 
-// Reservation is a lease that has not been written yet. Nobody else gets its address, and the
-// device keeps what it had before. It blocks other changes of the device until Commit, which has
-// to be called exactly once.
+// Reservation is a lease that has not been written yet. No other device gets its address, and the
+// device keeps its previous lease. The reservation blocks other changes of the device until Commit,
+// which has to be called exactly once.
 type Reservation struct {
 	// Lease is the lease that the device will have.
 	Lease Lease
@@ -213,7 +215,7 @@ func (s *Lessor) reserve(rec *record, c Claim) (*Reservation, error) {
 	return &Reservation{Lease: l, from: s, rec: rec, device: d, learned: !rec.stored}, nil
 }
 
-// granted returns the lease that follows from the present one and the claim.
+// granted returns the lease that the device gets by the claim, with what it keeps of its present one.
 func (rec *record) granted(c Claim, p Pool, now time.Time) Lease {
 	l := Lease{
 		Device: rec.device.ID, IP: c.IP, Pool: p.Name, MAC: c.MAC, ClientID: slices.Clone(c.ClientID),
@@ -234,7 +236,8 @@ func (rec *record) granted(c Claim, p Pool, now time.Time) Lease {
 	return l
 }
 
-// next returns the attachment that follows: the present one, if nothing but its time differs.
+// next returns the attachment after a request from n: a itself if n differs from it in nothing but the
+// time.
 func (a *Attachment) next(n Attachment, now time.Time) *Attachment {
 	if a != nil && a.At == n.At && a.MAC == n.MAC && a.Peer == n.Peer {
 		return a
@@ -255,7 +258,7 @@ func (s *Lessor) Release(ctx context.Context, id string) error {
 }
 
 // SetAttachment sets where the device is from now on; nil stands for no place. It writes nothing
-// if that is the case already, and a device without a lease never has a place. A device that comes
+// if the device is there already. A device without a lease never has a place. A device that comes
 // back from another domain gets a whole lease time, because it may have renewed its lease there.
 func (s *Lessor) SetAttachment(ctx context.Context, id string, a *Attachment) error {
 	err := s.change(ctx, id, func(l Lease, now time.Time) Lease {
@@ -277,7 +280,7 @@ func (s *Lessor) SetAttachment(ctx context.Context, id string, a *Attachment) er
 	return err
 }
 
-// change replaces the lease of the device by what f returns. It calls f with the lock held.
+// change replaces the lease of the device by the one that f returns. It calls f with the lock held.
 func (s *Lessor) change(ctx context.Context, id string, f func(Lease, time.Time) Lease) error {
 	rec, err := s.book.hold(id)
 	if err != nil {
@@ -312,12 +315,13 @@ func (b *book) setLease(rec *record, l Lease) {
 }
 
 // While the store cannot be written, a renewed lease is extended in memory only: a device whose
-// renewals are not answered would give up its address and all connections that use it. The store
-// gets the lease when there is room again. A controller that is restarted before that knows the
-// lease as it was written. If it has expired by then it is ended; its address is then the last
-// that others get, so the device gets it when it asks again.
+// renewals are not answered would give up its address and all connections that use it. The lease is
+// stored once the store can be written again. A controller that restarts before that reads the lease
+// as it was last written. If that lease has expired by then, the controller ends it. Other devices get
+// its address last, so the device gets the address again when it asks.
 
-// onlyRenews reports whether nothing but the lease's time changes. The caller holds the lock.
+// onlyRenews reports whether the reserved lease differs from the device's present one only in its
+// times. The caller holds the lock.
 func (v *Reservation) onlyRenews() bool {
 	l, old := v.Lease, v.rec.lease
 	return !v.learned && v.rec.holds() && old.IP == l.IP && old.Pool == l.Pool && old.MAC == l.MAC && bytes.Equal(old.ClientID, l.ClientID) &&

@@ -12,9 +12,9 @@ import (
 )
 
 // Load reads everything from the store and applies the configured definitions to it. It is called
-// once, before any other method; ctx must be that of Run. If stored data conflict, the
-// configuration takes precedence over what the API has declared, and that over leases. The rest is
-// logged and not in force.
+// once, before any other method; ctx must be that of Run. If data conflict, configured definitions
+// take precedence over those of the API, and both take precedence over leases. Data that lose a
+// conflict are logged and are not in force.
 func (r *Registry) Load(ctx context.Context, configured Definitions) error {
 	guests, err := store.ListJSON[Device](ctx, r.store, keyGuest)
 	if err != nil {

@@ -27,8 +27,8 @@ func (r *Registry) poolsChanged(ctx context.Context, changes []kit.Change[Pool])
 	r.changed(ctx, nil)
 }
 
-// planPool checks that a pool fits, and prevents new leases of addresses that it will not have
-// while it is being written.
+// planPool checks that a new or changed pool fits the other pools and the leases. Until the change has
+// been written, it also prevents leases of addresses that the changed pool does not contain.
 func (r *Registry) planPool(p Pool) error {
 	if err := refusal(p.faults(), ErrInvalid, "pool", p.Name); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (b *book) poolHolds(p Pool) kit.Faults {
 	return f
 }
 
-// checkPoolsFit adds how two pools of different names conflict.
+// checkPoolsFit adds a fault for each way in which two pools of different names conflict.
 func checkPoolsFit(f *kit.Faults, p, o Pool) {
 	if !p.Prefix.Overlaps(o.Prefix) {
 		return
@@ -157,8 +157,8 @@ func (b *book) ours(ip netip.Addr) *pool {
 
 // Usage says how much of a pool is in use.
 type Usage struct {
-	// Size is how many addresses the pool gives out, Held how many of them are not free now,
-	// Quarantined how many of them were declined.
+	// Size is the number of addresses that the pool gives out, and Held the number of those that
+	// are not free now. Quarantined is the number of those in quarantine, which Held includes.
 	Size, Held, Quarantined int
 }
 

@@ -22,18 +22,18 @@ type Options struct {
 	Log   *slog.Logger
 	// Publish publishes changes of what is declared; it may be nil.
 	Publish func(kind string, attrs any)
-	// Changed is called after changes of what is declared: with the names of the devices that have
-	// changed, or with none if something else has. The change waits for its return.
+	// Changed is called after changes of what is declared. devices names the changed devices; it is
+	// empty if a pool has changed. The change is not complete before Changed has returned.
 	Changed func(ctx context.Context, devices []string)
 }
 
 // Registry holds classes, pools, devices and leases. Load must be called before Run; the other
-// methods, and those of Lessor, may be called concurrently. Callers must not modify what they
-// return.
+// methods, and those of Lessor, may be called concurrently. Callers must not modify returned values.
 //
-// Three locks are taken in this order: admin is held while the set of devices changes,
-// record.write while one device or its lease changes, both over the write to the store. book.mu
-// guards the memory and is never held over a write. A change claims what it needs under book.mu,
+// Three locks are taken in this order: admin, record.write, book.mu. admin is held while the set of
+// devices changes, and record.write while one device or its lease changes. Both stay held during the
+// write to the store. book.mu guards the memory and is never held during a write. A change claims what
+// it needs under book.mu,
 // is written, and then becomes visible under book.mu. So changes of different devices are written
 // concurrently, and readers never wait for the store.
 type Registry struct {

@@ -24,9 +24,9 @@ const (
 // Trigger says what may move a device.
 type Trigger string
 
-// The triggers. The empty one means TriggerSigned for a device with a key and TriggerPorts for one
-// without. With it a learned device attaches anywhere, but then moves only between ports of the
-// list until its lease has ended.
+// The triggers. The empty trigger means TriggerSigned for a device with a key, and TriggerPorts for a
+// device without. A learned device whose class has the empty trigger may attach at any port, but then
+// moves only between ports of the list until its lease has ended.
 const (
 	// TriggerSigned requires a request that is signed with the device's key.
 	TriggerSigned Trigger = "signed"
@@ -51,11 +51,11 @@ type Class struct {
 type Pool struct {
 	Name   string       `json:"name"`
 	Prefix netip.Prefix `json:"prefix"`
-	// First and Last are the first and last address that is given out.
+	// First and Last are the first and the last address that the pool gives out.
 	First netip.Addr `json:"first"`
 	Last  netip.Addr `json:"last"`
-	// Gateway is the router that hosts are told of. GatewayMAC answers ARP for it; if it is zero
-	// the service finds the router's.
+	// Gateway is the router that DHCP tells hosts to use. GatewayMAC is the MAC address by which ARP
+	// for Gateway is answered. If GatewayMAC is zero, the service finds the router's own by ARP.
 	Gateway    netip.Addr   `json:"gateway"`
 	GatewayMAC openflow.MAC `json:"gateway_mac,omitzero"`
 	// Server is the DHCP server's address; if it is unset, the gateway's is used.
@@ -64,7 +64,7 @@ type Pool struct {
 	DNS       []netip.Addr  `json:"dns,omitempty"`
 	MTU       int           `json:"mtu,omitempty"`
 	Domain    string        `json:"domain,omitempty"`
-	// Learn admits unknown devices, into Class.
+	// Learn reports whether the pool admits unknown devices. They become devices of Class.
 	Learn bool   `json:"learn,omitempty"`
 	Class string `json:"class,omitempty"`
 	// Home names the domain that the pool belongs to; it is empty for our own. Another domain's
@@ -83,7 +83,7 @@ func (p Pool) ServerID() netip.Addr {
 // Device is one host, whatever interface it uses.
 type Device struct {
 	ID string `json:"id"`
-	// MACs holds all its addresses; the first is the one seen beyond the edge.
+	// MACs holds all the device's MAC addresses; hosts beyond the edge see only the first.
 	MACs  []openflow.MAC `json:"macs"`
 	Class string         `json:"class,omitempty"`
 	Pool  string         `json:"pool,omitempty"`
@@ -129,7 +129,7 @@ func (d Device) clone() Device {
 // Attachment is where a device is.
 type Attachment struct {
 	At network.PortRef `json:"at"`
-	// MAC is the one that the device uses there; zero if At leads to another domain.
+	// MAC is the MAC address that the device uses there; zero if At leads to another domain.
 	MAC openflow.MAC `json:"mac,omitzero"`
 	// Peer names the domain that At leads to.
 	Peer  string    `json:"peer,omitempty"`
@@ -142,8 +142,8 @@ type Lease struct {
 	IP      netip.Addr `json:"ip"`
 	Pool    string     `json:"pool,omitempty"`
 	Granted time.Time  `json:"granted"`
-	// Expires is when the lease ends unless it is renewed. While the device is attached in another
-	// domain it is renewed there, and does not expire here.
+	// Expires is when the lease ends unless the device renews it. While the device is attached in
+	// another domain, it renews the lease there, and the lease does not expire here.
 	Expires  time.Time `json:"expires,omitzero"`
 	ClientID []byte    `json:"client_id,omitempty"`
 	// MAC is the hardware address by which the client asked.
@@ -156,11 +156,12 @@ type Lease struct {
 	// Signed is the time in the newest granted signed request. No request that is as old or older
 	// is accepted again, also after a restart.
 	Signed time.Time `json:"signed,omitzero"`
-	// Released leases are kept so that the device gets the same address again.
+	// Released reports whether the device or an operator has ended the lease. Such leases are kept so
+	// that the device gets the same address again.
 	Released bool `json:"released,omitempty"`
 }
 
-// Active reports whether the device may use the address at that time.
+// Active reports whether the device may use the address at the given time.
 func (l Lease) Active(at time.Time) bool {
 	return l.IP.IsValid() && !l.Released && (l.Away() || at.Before(l.Expires))
 }
