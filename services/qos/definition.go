@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
-// classSettle is how long after a start a class waits for the switches on its paths.
+// classSettle is the time after a start for which classes keep their routes, until the switches on
+// them have connected.
 const classSettle = 15 * time.Second
 
 // Definition describes the service to the controller.
@@ -29,7 +30,7 @@ func Definition() kit.Definition {
 	}
 }
 
-// assembly makes the parts of the service from those that the controller gives it.
+// assembly makes the parts of the service from the controller's parts.
 type assembly struct {
 	parts   kit.Parts
 	section *Section
@@ -37,7 +38,8 @@ type assembly struct {
 	guard   *guard.Guard
 }
 
-// fromParts makes the service as the controller's configuration has it.
+// fromParts makes the service according to the controller's configuration. It returns nil if the
+// service is disabled.
 func fromParts(p kit.Parts) (kit.Service, error) {
 	section := config.Of[*Section](p.Config)
 	queues, err := p.Databases.Owner(classes.DatabaseOwner)
@@ -70,7 +72,8 @@ func fromParts(p kit.Parts) (kit.Service, error) {
 	return s, nil
 }
 
-// makeGuard makes what holds traffic without a promise to what promises leave.
+// makeGuard makes the guard, which limits traffic without a promise to the bandwidth that promises
+// leave.
 func (a *assembly) makeGuard() error {
 	owner, err := a.parts.Network.Owner(guard.Owner, network.OwnerOptions{})
 	if err != nil {
@@ -140,10 +143,11 @@ func (a *assembly) newSubflows() (*subflows.Service, error) {
 // publish publishes an event of the service.
 func (a *assembly) publish(kind string, attrs any) { a.parts.Bus.Publish(Name+"."+kind, attrs) }
 
-// EstimateFree estimates what is free of a link, in bit/s.
+// EstimateFree estimates the free bandwidth of a link, in bit/s.
 func (s *Service) EstimateFree(l network.Link) uint64 { return s.book.EstimateFree(l.From) }
 
-// Reload implements kit.Reloader: critical traffic and classes take effect without a restart.
+// Reload implements kit.Reloader. Changes of critical traffic and of classes take effect without a
+// restart.
 func (s *Service) Reload(_ context.Context, next config.Section) (take func(context.Context) error, err error) {
 	section := next.(*Section)
 	takeCritical, err := s.definitions.Reload(section.Definitions())

@@ -1,5 +1,5 @@
-// Package qos is the QoS service in the controller. It joins the parts of the service,
-// which do not know each other: critical flows (package bandwidth), classes of traffic
-// (package latency) and further subflows (package subflow). They share the book of what is
-// promised on links. Start reading at Service.
+// Package qos is the QoS service in the controller. It joins the parts of the service, which do not
+// know each other: critical flows (package critical), classes of traffic (package classes) and
+// further subflows (package subflows). They share the book of promises, that is, of the bandwidth
+// that is reserved on links (package reserve). Start reading at Service.
 package qos

@@ -9,9 +9,10 @@ import (
 	"github.com/sluice-net/sluice/services/qos/critical"
 )
 
-// Section is what the controller's configuration has below the key qos. Critical traffic and
-// classes may also be declared by the API; what stands here replaces what the store has under the same name, at each start,
-// and is not changed by the API. What stood here before and does no more is withdrawn.
+// Section is the part of the controller's configuration below the key qos. Critical traffic and
+// classes may also be declared by the API. At each start, a declaration of the configuration
+// replaces the one that the store has under the same name, and the API cannot change it. A
+// declaration that has been removed from the configuration is withdrawn.
 type Section struct {
 	Enabled  bool                         `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Quota    float64                      `yaml:"quota" min:"0.0001" max:"0.5" doc:"Share of each link's capacity that a class of traffic has guaranteed which names no min_rate."`
@@ -21,7 +22,7 @@ type Section struct {
 	Classes  map[string]classes.ClassSpec `yaml:"classes" reload:"yes" doc:"Classes of traffic, by name. One for which there is no room is degraded and tried again, where the API would refuse it. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 }
 
-// SubflowsSection says how further subflows of large connections are placed.
+// SubflowsSection configures how further subflows of large connections are placed.
 type SubflowsSection struct {
 	Enabled bool          `yaml:"enabled" doc:"On: SYNs with the mark come to the controller. Off: they go like all traffic."`
 	DSCP    int           `yaml:"dscp" min:"1" max:"63" doc:"The mark: a DSCP that nothing else uses, as those for local use that end in the bits 11 (RFC 2474). Hosts are to use the same."`
@@ -31,7 +32,7 @@ type SubflowsSection struct {
 	Idle    time.Duration `yaml:"idle_timeout" min:"2s" max:"18h" doc:"How long a subflow is silent until it is taken for over."`
 }
 
-// DefaultSection returns the section of a controller that is told nothing.
+// DefaultSection returns the section with its default values.
 func DefaultSection() *Section {
 	return &Section{
 		Enabled: true, Quota: 0.05, Queues: "classes",
@@ -39,7 +40,7 @@ func DefaultSection() *Section {
 	}
 }
 
-// Definitions are the configured definitions of critical traffic, checked, by name, and
+// Definitions returns the configured definitions of critical traffic, checked, by name, and
 // everything that is wrong with them.
 func (q *Section) Definitions() (map[string]*critical.Definition, kit.Faults) {
 	return kit.ParseSpecs("critical", q.Critical, func(name string, spec critical.Spec) (*critical.Definition, kit.Faults) {
@@ -48,8 +49,8 @@ func (q *Section) Definitions() (map[string]*critical.Definition, kit.Faults) {
 	})
 }
 
-// ParsedClasses are the configured classes, checked, by name, and everything that is wrong
-// with them.
+// ParsedClasses returns the configured classes, checked, by name, and everything that is wrong with
+// them.
 func (q *Section) ParsedClasses() (map[string]*classes.Class, kit.Faults) {
 	return kit.ParseSpecs("classes", q.Classes, func(name string, spec classes.ClassSpec) (*classes.Class, kit.Faults) {
 		spec.Name = name

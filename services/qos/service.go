@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// Name is the name of the service: in the paths of the API and in the keys of the store.
+// Name is the name of the service. The paths of its API and its keys in the store begin with it.
 const Name = "qos"
 
 // Part is one part of the service.
@@ -36,12 +36,12 @@ type Service struct {
 	parts  []Part
 	loaded chan struct{} // closed when all parts have loaded
 
-	// definitions and classes are what Reload changes; Definition's New sets them.
+	// definitions and classes are the collections that Reload changes. fromParts sets them.
 	definitions *kit.Collection[*critical.Definition]
 	classes     *kit.Collection[*classes.Class]
 }
 
-// New returns a Service of parts that share a book and a guard.
+// New returns a Service of parts that share the book of promises and the guard held.
 func New(book *reserve.Book, held *guard.Guard, parts ...Part) *Service {
 	return &Service{book: book, guard: held, parts: parts, loaded: make(chan struct{})}
 }

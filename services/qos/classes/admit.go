@@ -14,23 +14,24 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// BookOwner is the owner of this service's promises in the book.
+// BookOwner is the owner of this service's promises (reserved bandwidth) in the book of promises.
 const BookOwner = "latency"
 
 func bookKey(name string) reserve.Key { return reserve.Key{Owner: BookOwner, ID: name} }
 
-// planner finds routes for classes, and enters the promises on them into the book.
+// planner finds routes for classes, and enters the promises on these routes into the book.
 type planner struct {
 	Options
 	classes  *table
 	baseline baseline
 }
 
-// rates holds the rates of a class at one port.
+// rates holds the guaranteed and the maximum rate of a class at one port, in bit/s.
 type rates struct{ min, max uint64 }
 
-// ratesAt applies the defaults of the dissertation (section 4.3.1): the guaranteed rate is
-// a quota of the link's capacity, and the maximum rate all of it.
+// ratesAt returns the rates of a class at a port of the given capacity. It applies the defaults of
+// the dissertation (section 4.3.1): the guaranteed rate is a quota of the link's capacity, and the
+// maximum rate all of it.
 func (p *planner) ratesAt(c *Class, capacity uint64) rates {
 	r := rates{c.MinRate, c.MaxRate}
 	if r.min == 0 {
@@ -42,7 +43,8 @@ func (p *planner) ratesAt(c *Class, capacity uint64) rates {
 	return rates{min(r.min, max(r.max, c.MinRate)), r.max}
 }
 
-// currentRates returns the rates that a class has at a port at present. The lock is held.
+// currentRates returns the rates that a class has at a port at present. The guaranteed rate is
+// minQueueRate while nothing is promised to the class there. The lock is held.
 func (p *planner) currentRates(e *entry, at place, capacity uint64) rates {
 	r := p.ratesAt(&e.class, capacity)
 	if x := e.carriage.ports[at]; e.suspended || x != nil && x.short != "" {
@@ -51,7 +53,8 @@ func (p *planner) currentRates(e *entry, at place, capacity uint64) rates {
 	return r
 }
 
-// shares returns what a class is to be promised at ports. Its queue counts its traffic.
+// shares returns the shares of a class's promise at the given ports. The traffic of each share is
+// counted by the class's queue.
 func (p *planner) shares(e *entry, ports ...place) []reserve.Share {
 	out := make([]reserve.Share, len(ports))
 	for i, at := range ports {
@@ -61,12 +64,12 @@ func (p *planner) shares(e *entry, ports ...place) []reserve.Share {
 	return out
 }
 
-// maxSearches bounds how often the search for routes is repeated because another class was
-// promised a link in between.
+// maxSearches bounds how often the search for routes is repeated because another class was promised
+// the bandwidth of a link in between.
 const maxSearches = 16
 
-// choose finds a route for each flow and enters the guaranteed rate on all of them into the
-// book. If that is impossible, the error says what the best route lacks.
+// choose finds a route for each flow and enters the guaranteed rate on all of them into the book of
+// promises. If that is impossible, the error says what the best route lacks.
 func (p *planner) choose(ctx context.Context, e *entry) ([]Route, error) {
 	c := &e.class
 	all, err := p.locateAll(ctx, c)
@@ -130,7 +133,8 @@ func (p *planner) lastSeen(e End) (topology.Host, bool) {
 	return p.Network.HostByMAC(e.MAC, e.VLAN)
 }
 
-// locate finds where an end of a flow is, by asking for it if necessary.
+// locate finds where an end of a flow is, and asks the network for it if necessary. what names the
+// end in errors.
 func (p *planner) locate(ctx context.Context, e End, what string, flow int) (h topology.Host, err error) {
 	if e.IP.IsValid() {
 		h, err = p.Network.ResolveHost(ctx, e.IP)
@@ -199,7 +203,7 @@ func (p *planner) virtualEnd(f *Flow) (netip.Addr, network.Virtual, bool) {
 	return netip.Addr{}, network.Virtual{}, false
 }
 
-// virtualNotes returns notes on the flows of a class that other services forward.
+// virtualNotes returns notes on those flows of a class that other services forward.
 func (p *planner) virtualNotes(c *Class) (notes []string) {
 	for i := range c.Flows {
 		if end, v, virtual := p.virtualEnd(&c.Flows[i]); virtual {
@@ -224,8 +228,8 @@ func (p *planner) intact(e *entry) bool {
 	return true
 }
 
-// isIntact reports whether the route of a flow still exists. A nil route is that of a flow
-// that a service forwards; it is intact while the flow's address belongs to no host.
+// isIntact reports whether the route of a flow still exists. r is nil for a flow that another
+// service forwards; such a flow is intact while its address belongs to no host.
 func (p *planner) isIntact(t *topology.Topology, f *Flow, r *Route) bool {
 	if _, _, virtual := p.virtualEnd(f); virtual {
 		return r == nil
@@ -249,8 +253,9 @@ func (p *planner) isIntact(t *topology.Topology, f *Flow, r *Route) bool {
 	return r.isIntact(t, dst.At)
 }
 
-// restore enters a class into the book again. A default rate is a share of a capacity: if
-// that is not known yet, the class is marked as unbooked and entered again later.
+// restore enters the promise of a class into the book again. A default rate is a share of a port's
+// capacity. If a capacity is not known yet, the class is marked as unbooked, and restore is called
+// again later.
 func (p *planner) restore(e *entry) {
 	p.classes.mu.Lock()
 	defer p.classes.mu.Unlock()
@@ -266,10 +271,10 @@ func (p *planner) restore(e *entry) {
 // overbooked reports whether the guaranteed rate of a class no longer fits on its routes.
 func (p *planner) overbooked(e *entry) bool { return p.Book.Overbooked(bookKey(e.class.Name)) != nil }
 
-// suspendRate withdraws the guaranteed rate of a class that could not be moved if the rate
-// does not fit on its routes. Otherwise queues would guarantee more than there is, and
-// other classes would not get their rates. The queues of the class stay, with the least
-// rate. e.work is locked.
+// suspendRate withdraws the guaranteed rate of a class that could not be moved, if that rate does
+// not fit on its routes. Otherwise the queues would guarantee more than a link has, and other
+// classes would not get their rates. The queues of the class stay, with the least rate. e.work is
+// locked.
 func (p *planner) suspendRate(e *entry) {
 	if !p.overbooked(e) {
 		return
@@ -285,8 +290,8 @@ func carriedKey(name string) reserve.Key {
 	return reserve.Key{Owner: BookOwner, ID: name + " (carried)"}
 }
 
-// carriedPromise returns the promise of the guaranteed rate at the ports where the class is
-// carried and does not pass by itself.
+// carriedPromise returns the promise of the guaranteed rate at the ports where other services carry
+// packets of the class, under their own headers, and which are not on the class's own routes.
 func (p *planner) carriedPromise(e *entry) reserve.Promise {
 	p.classes.mu.Lock()
 	defer p.classes.mu.Unlock()
@@ -295,7 +300,8 @@ func (p *planner) carriedPromise(e *entry) reserve.Promise {
 	return reserve.Promise{Key: carriedKey(e.class.Name), Enforced: true, Shares: p.shares(e, ports...)}
 }
 
-// promiseCarried enters that promise into the book, and records where that is impossible.
+// promiseCarried enters the promise that carriedPromise returns into the book. At ports where the
+// rate does not fit, it records the reason.
 func (p *planner) promiseCarried(e *entry) {
 	promise := p.carriedPromise(e)
 	short := map[place]string{}

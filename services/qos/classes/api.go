@@ -57,8 +57,8 @@ func (s *Service) getStats(_ context.Context, in *kit.ByName) (*kit.Body[Stats],
 	return &kit.Body[Stats]{Body: stats}, nil
 }
 
-// answer returns an error as a problem document. location and value say what the request
-// was about.
+// answer converts an error to a problem document of the API. location and value name the part of
+// the request that the error is about.
 func answer(err error, location string, value any) error {
 	var refusal *Refusal
 	switch {

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// slowTime is how long a link with little traffic has to be slower than before until it
-	// counts as another line: longer than a measurement shows a queue that has drained.
+	// slowTime is how long a link with little traffic has to be slower than before until its
+	// baseline is raised. It is longer than measurements still show a queue that has drained.
 	slowTime = time.Minute
 	// forgetAfter is the time after which a link that has disappeared is forgotten.
 	forgetAfter = time.Hour
 )
 
-// baseline holds the latency of links without a queue. Classes are admitted by that
-// latency, because they do not wait in the queue of other traffic, which measurements
-// include. Its methods may be called concurrently.
+// baseline holds the latency of links without a queue. Classes are admitted by that latency,
+// because their packets do not wait in the queue of other traffic; measured latencies include that
+// queue. Its methods may be called concurrently.
 type baseline struct {
 	mu    sync.Mutex
 	links map[topology.PortRef]*baselineLink
@@ -28,14 +28,14 @@ type baseline struct {
 type baselineLink struct {
 	to    topology.PortRef
 	least time.Duration
-	// idle is the least latency since the link has had little traffic, which it has had
-	// since the given time; since is zero while it has much.
+	// since is the time from which the link has had little traffic; zero while it has much. idle is
+	// the least latency measured from then on.
 	idle  time.Duration
 	since time.Time
 	seen  time.Time
 }
 
-// update records the latest measurements.
+// update records the latest measured latencies of the topology's links.
 func (c *baseline) update(t *topology.Topology, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (k *baselineLink) update(l topology.Link, now time.Time) {
 	}
 }
 
-// topology returns a network with the latency that its links have without a queue.
+// topology returns a copy of t in which each link has its latency without a queue.
 func (c *baseline) topology(t *topology.Topology) *topology.Topology {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,42 +13,43 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// carryTimeout is how long a class keeps its queue where none of its connections is carried
-// any more, so that the next connection finds it.
+// carryTimeout is how long a class keeps its queue at a port after other services have stopped
+// carrying its connections there, so that the next connection finds the queue.
 const carryTimeout = 5 * time.Minute
 
-// carriage is where packets of a class are carried under the headers of the services that
-// carry them.
+// carriage describes where other services, the carriers, forward packets of a class under their own
+// headers.
 type carriage struct {
-	// dscp identifies these packets between two carriers; zero before the first connection,
-	// or if no DSCP is left.
+	// dscp marks these packets on their way between two carriers. It is zero before the first
+	// connection, or if no DSCP is left.
 	dscp uint8
-	// asked is when a connection was last looked up in the class; zero if none was for
-	// carryTimeout.
+	// asked is the time at which a carrier last asked for the class of a connection and found this
+	// one. It is zero if none has asked for carryTimeout.
 	asked time.Time
 	ports map[place]*carriedPort
-	// restored reports that an earlier controller left the carriage: it is checked when the
-	// network has settled.
+	// restored reports whether the carriage was restored from the store. It is then checked once
+	// the network has settled.
 	restored bool
 }
 
-// carriedPort is a port by which such packets leave a switch.
+// carriedPort is a port by which carried packets leave a switch.
 type carriedPort struct {
-	// between reports that they also do so between two carriers.
+	// between reports whether packets on their way between two carriers leave by this port, too.
 	between bool
 	used    time.Time
-	// ready reports that the class has its queue there. lack is why it has not, or may not
-	// have any more, and short why nothing is guaranteed to it.
+	// ready reports whether the class has its queue at this port. lack is the reason why it has no
+	// queue, or may not have one any more. short is the reason why nothing is guaranteed to the
+	// queue.
 	ready       bool
 	lack, short string
-	reported    string // the one of them that was reported last
+	reported    string // the value of missing that was reported last
 }
 
-// missing returns what the class lacks at the port.
+// missing returns the reason why the class has no queue or no guaranteed rate at the port, or "".
 func (p *carriedPort) missing() string { return cmp.Or(p.lack, p.short) }
 
-// markUsed records that a port is in use, and reports whether its queue is still to be
-// made.
+// markUsed records that carriers use a port, and reports whether the class's queue at that port has
+// yet to be made.
 func (c *carriage) markUsed(x network.Carried, now time.Time) bool {
 	p := c.ports[x.At]
 	if p == nil {
@@ -65,7 +66,7 @@ func (c *carriage) markUsed(x network.Carried, now time.Time) bool {
 	return !p.ready
 }
 
-// expire removes and returns the ports that have not been used for long.
+// expire removes and returns the ports that no carrier has used for carryTimeout.
 func (c *carriage) expire(now time.Time) (gone []place) {
 	for at, p := range c.ports {
 		if now.Sub(p.used) > carryTimeout {
@@ -79,11 +80,11 @@ func (c *carriage) expire(now time.Time) (gone []place) {
 	return gone
 }
 
-// portList returns the ports at which the class has, or is to have, its queue for these
-// packets, in ascending order.
+// portList returns the ports at which the class has, or will have, a queue for carried packets, in
+// ascending order.
 func (c *carriage) portList() []place { return slices.SortedFunc(maps.Keys(c.ports), place.Compare) }
 
-// hasMissing reports whether the class lacks something at any port.
+// hasMissing reports whether at any port the queue or its guaranteed rate is missing.
 func (c *carriage) hasMissing() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.ports)), func(p *carriedPort) bool { return !p.ready || p.missing() != "" })
 }
@@ -112,8 +113,9 @@ func (c *placer) carry(ctx context.Context, e *entry, left []place) {
 	c.Treatments.Changed()
 }
 
-// assignMark finds out which of the switches need marks, and assigns the class a mark if
-// any does. It returns what prevents the queue at each port.
+// assignMark finds out which of the ports' switches forward in user space and so need marks, and
+// assigns the class a mark if any does. For each port that cannot have the queue, it returns the
+// reason.
 func (c *placer) assignMark(ctx context.Context, e *entry, ports []place) map[place]string {
 	lacks := map[place]string{}
 	userspace := map[openflow.DatapathID]bool{}
@@ -150,8 +152,8 @@ func (c *placer) assignMark(ctx context.Context, e *entry, ports []place) map[pl
 	return lacks
 }
 
-// updateCarried records at which ports the class has its queue, reports what is missing,
-// and returns whether anything has changed.
+// updateCarried records at which ports the class has its queue, logs and publishes new reasons why
+// one is missing, and reports whether anything has changed.
 func (c *placer) updateCarried(e *entry, lacks map[place]string) (changed bool) {
 	reported := map[place]string{}
 	c.classes.mu.Lock()
@@ -174,8 +176,8 @@ func (c *placer) updateCarried(e *entry, lacks map[place]string) (changed bool) 
 	return changed || len(reported) > 0
 }
 
-// carriedNotes returns notes on where carried connections of the class do not get what it
-// promises. The lock is held.
+// carriedNotes returns notes on the ports where carried connections of the class do not get what
+// the class promises. The lock is held.
 func (q *queues) carriedNotes(e *entry) (notes []string) {
 	const begin = "what of it agents carry"
 	if !e.carriage.asked.IsZero() && e.carriage.dscp == 0 {

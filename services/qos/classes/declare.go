@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-net/sluice/kit"
 )
 
-// These are errors of operations besides a Refusal.
+// The operations on classes return these errors, or a Refusal.
 var (
 	// ErrWithdrawn means that the class was deleted while it was being provisioned.
 	ErrWithdrawn = errors.New("withdrawn before it was provisioned")
 	// ErrStarting means that the classes have not been read from the store yet.
 	ErrStarting = errors.New("the service is starting")
-	// ErrCleanupPending means that something of a deleted class could not be removed yet.
-	// The removal is retried until it succeeds.
+	// ErrCleanupPending means that a part of a deleted class could not be removed yet. The removal
+	// is retried until it succeeds.
 	ErrCleanupPending = errors.New("something of it is left, and is removed as soon as that can be done")
 )
 
@@ -57,7 +57,8 @@ func (s *Service) Add(ctx context.Context, class Class) (Info, error) {
 	return s.infos(e)[0], nil
 }
 
-// acceptedEvent returns the attributes of the event that a class has its queues and rules.
+// acceptedEvent returns the attributes of the event class.accepted, which says that a class has its
+// queues and rules.
 func (e *entry) acceptedEvent() map[string]any {
 	return map[string]any{"class": e.class.Name, "queue": e.queue, "switches": len(switchesOf(e.routes))}
 }
@@ -135,9 +136,9 @@ func (s *Service) reconcileAll(ctx context.Context) {
 	tasks.Each(slices.Sorted(maps.Keys(names)), maxMoves, func(name string) { s.reconcile(ctx, name) })
 }
 
-// reconcile makes a class match what is declared under its name: it places classes that Add
-// has not provisioned, places changed classes anew, and removes withdrawn ones. ctx has to
-// end with the service.
+// reconcile makes a class match the declaration under its name. It places a declared class that Add
+// has not provisioned, places a changed class anew, and removes a withdrawn one. ctx has to end
+// with the service.
 func (s *Service) reconcile(ctx context.Context, name string) {
 	x, declared := s.Declared.Item(name)
 	if ctx.Err() != nil {
@@ -162,8 +163,8 @@ func (s *Service) reconcile(ctx context.Context, name string) {
 	}
 }
 
-// placeDeclared places a declared class, instead of its earlier form if there is one. If
-// there is no route for it, it is degraded, and tried again.
+// placeDeclared places a declared class. was is its earlier form, which the class replaces, or nil.
+// If there is no route for the class, it becomes degraded, and is tried again later.
 func (s *Service) placeDeclared(ctx context.Context, was *entry, class Class) {
 	if was != nil {
 		was.work.Lock()

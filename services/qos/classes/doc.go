@@ -1,12 +1,12 @@
-// Package classes gives classes of traffic queues of their own on every hop, so that
-// their packets do not wait behind those of others.
+// Package classes gives classes of traffic queues of their own on every hop, so that their packets
+// do not wait behind packets of other traffic.
 //
-// A class has a priority, a guaranteed and a maximum rate, optionally a latency that
-// its path has to meet, and the descriptions of its flows; its JSON has the names of
-// the QoS dissertation's requests (chapter 4). Admission looks for a path for each
-// flow, compares the measured latency, and enters the guaranteed rate
-// on every link and towards every host into the book of promises, or refuses the class
-// with the hop and the rate. An accepted class is provisioned in three layers:
+// A class has a priority, a guaranteed and a maximum rate, optionally a latency that its path has
+// to meet, and the descriptions of its flows. Its JSON uses the names of the requests in the QoS
+// dissertation (chapter 4). Admission looks for a path for each flow, compares the measured
+// latency, and enters the guaranteed rate on every link and towards every host into the book of
+// promises (package reserve). Otherwise it refuses the class, and names the hop and the rate. An
+// accepted class is provisioned in three layers:
 //
 //   - every port on a class's route has a token bucket with the rate of its link, with a
 //     leaf for each class and one for the controller's probes of links (package ovsdb). It
@@ -20,19 +20,19 @@
 //     There, rules match only packets whose own DSCP is known: that of the flow's
 //     description, or 0.
 //
-// A class is stored when all of that is done. If a controller is killed before that, the
-// next one removes what was done, because nobody declares it.
+// A class is stored when all of that is done. If a controller is killed before that, the next one
+// removes the queues and rules that were installed, because nobody declares the class.
 //
-// The service checks the effect itself: it compares what the rules have matched with what
-// the queues have seen, and reports a class that has silently no effect.
+// The service checks the effect itself: it compares the packets that rules have matched with those
+// that the queues have seen, and reports a class that silently has no effect.
 //
-// Start reading at Service, which handles declared classes and changes of the network. A
-// table holds the classes, and its lock guards them. A planner finds routes for them, and
-// enters promises into the book; queues manages the queues in the databases; a placer
-// installs a class in the switches, moves it and removes it; a monitor checks its effect;
-// and a promiser informs the services that carry connections.
+// Start reading at Service, which handles declared classes and changes of the network. A table
+// holds the classes, and its lock guards them. A planner finds routes for them, and enters promises
+// into the book. queues manages the queues in the switches' databases. A placer installs a class in
+// the switches, moves it and removes it. A monitor checks its effect. A promiser informs the
+// services that carry connections, that is, forward packets of hosts under headers of their own.
 //
-// Where a class and a placed critical flow (package bandwidth) match the same packet,
-// the class's rule decides about queue and path, because it has a higher priority in their
-// stage. A flow all of whose packets belong to the class is ended, which releases its promise.
+// Where a class and a placed critical flow (package critical) match the same packet, the class's
+// rule decides about queue and path, because it has a higher priority in their stage. A critical
+// flow is ended if all of its packets belong to the class. That releases its promise.
 package classes

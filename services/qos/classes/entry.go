@@ -28,45 +28,45 @@ type entry struct {
 	class Class
 	queue uint32
 	placement
-	// leaving lists the ports of routes that the class is being moved from: their queues
-	// stay until no rule uses them.
+	// leaving lists the ports of routes that the class is being moved from. The queues there stay
+	// until no rule uses them.
 	leaving  []place
 	accepted time.Time
-	// unbooked reports that default rates are not in the book yet, because the capacity of
-	// a port was not known.
+	// unbooked reports whether default rates of the class are missing in the book, because the
+	// capacity of a port was not known.
 	unbooked bool
 
 	state, reason string
-	// unmarked is a place on the class's paths where no classifier knows its mark; zero if there
-	// is none.
-	// suspected reports that this was observed once.
+	// unmarked is a place (a port) on the class's paths where no classifier knows the class's mark;
+	// zero if there is none. suspected reports whether such a place has been observed once, but not
+	// confirmed yet.
 	unmarked  place
 	suspected bool
 	// withdraw ends provisioning; done is closed when provisioning is over.
 	withdraw context.CancelCauseFunc
 	done     chan struct{}
 
-	// work is held by whoever removes the class or moves it to another route.
+	// work is locked by the goroutine that removes the class or moves it to another route.
 	work sync.Mutex
 
-	// carriage is where its packets go under the headers of the services that carry them.
+	// carriage describes where other services forward packets of the class under their own headers.
 	carriage carriage
 
 	samples map[place]*sample
-	// overlaps holds the classes that have packets of this one and win, by name.
+	// overlaps holds the classes, by name, that share packets with this one and whose rules win.
 	overlaps map[string]overlap
 }
 
-// placement is where a class is, or will be once it is installed.
+// placement describes where a class is, or will be once it is installed.
 type placement struct {
 	// routes is nil until the class has been admitted.
 	routes []Route
-	// userspace holds the switches that need marks, among those that it passes or has
-	// passed.
+	// userspace tells for the switches that the class passes, or has passed, whether they forward
+	// in user space and so need marks.
 	userspace map[openflow.DatapathID]bool
 	mark, own uint8
-	// suspended reports that its guaranteed rate does not fit, and is promised to it
-	// nowhere.
+	// suspended reports whether the guaranteed rate does not fit, and is therefore promised to the
+	// class at no port.
 	suspended bool
 }
 

@@ -6,25 +6,25 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// These are limits of the judgement. Rules and queues are not read at the same moment, and
-// a userspace datapath reports what rules have matched up to a second late.
+// These are limits of judge. Rules and queues are not read at the same moment, and a userspace
+// datapath reports what rules have matched up to a second late.
 const (
-	// minJudged is how many packets of an interval are enough to judge.
+	// minJudged is the least number of packets in an interval that judge draws a conclusion from.
 	minJudged = 20
-	// minBadReadings is how many readings in a row have to agree.
+	// minBadReadings is the number of consecutive readings that have to show a fault.
 	minBadReadings = 2
 )
 
-// finding is a change at one place: that a class has no effect there, and why; or, if
-// reason is empty, that it has an effect again.
+// finding is a change of a class's effect at one place. reason says why the class has no effect
+// there. If reason is empty, the class has an effect again.
 type finding struct {
 	at     topology.PortRef
 	reason string
 	counters
 }
 
-// judge compares what the rules have put into a queue with what the queue has seen, and
-// reports whether there is a finding.
+// judge compares the packets that the rules have put into a class's queue with those that the queue
+// has seen, and reports whether there is a finding. d holds the difference between the two samples.
 func judge(e *entry, at topology.PortRef, old, now *sample, d counters) (finding, bool) {
 	now.bad, now.fault = old.bad, old.fault
 	reached := d.Packets + d.Drops
@@ -55,8 +55,8 @@ func judge(e *entry, at topology.PortRef, old, now *sample, d counters) (finding
 	return finding{at, reason, d}, true
 }
 
-// fault returns what is wrong at the first hop where something is wrong, because faults
-// behind it may be its consequences. The lock is held.
+// fault returns a description of what is wrong with a class, or "". Of several faulty hops it
+// describes the first, because faults behind it may be its consequences. The lock is held.
 func (e *entry) fault() string {
 	if !e.unmarked.IsZero() {
 		return fmt.Sprintf("no classifier at port %v: packets of the class pass it unmarked and without its queue until `sluice classifier` runs beside the switch", e.unmarked)
@@ -74,8 +74,7 @@ func (e *entry) fault() string {
 	return ""
 }
 
-// updateState sets the state of a class in the switches according to its faults. The lock
-// is held.
+// updateState sets the state of an installed class according to its faults. The lock is held.
 func (e *entry) updateState() {
 	switch ill := e.fault(); {
 	case ill != "" && (e.state == StateActive || e.state == StateIneffective):

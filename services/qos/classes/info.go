@@ -57,7 +57,7 @@ type PortInfo struct {
 	MaxRate uint64 `json:"max_rate_bits_per_second"`
 }
 
-// Stats holds what a class's queues have counted.
+// Stats holds the counters of a class's queues.
 type Stats struct {
 	Name   string       `json:"name"`
 	State  string       `json:"state"`
@@ -65,7 +65,7 @@ type Stats struct {
 	Queues []QueueStats `json:"queues" doc:"One for each port by which the class leaves a switch; none before the first reading"`
 }
 
-// QueueStats holds what one queue has counted.
+// QueueStats holds the counters of one queue.
 type QueueStats struct {
 	Switch        string    `json:"switch"`
 	Port          uint32    `json:"port"`
@@ -95,8 +95,7 @@ func (s *Service) infos(entries ...*entry) []Info {
 	out := make([]Info, len(entries))
 	for i, e := range entries {
 		out[i] = s.info(e)
-		// Services that carry connections keep what the class promises; where they do not,
-		// notes say so.
+		// Services that carry connections keep the class's promises; notes say where they do not.
 		over[i] = slices.DeleteFunc(over[i], func(o rule.Shadowing) bool { return slices.Contains(carriers, o.Owner) })
 		for _, o := range over[i] {
 			out[i].Notes = append(out[i].Notes, o.String()+": "+consequence(o))
@@ -105,8 +104,8 @@ func (s *Service) infos(entries ...*entry) []Info {
 	return out
 }
 
-// consequence returns what packets of a class lack that another service takes. The class's
-// rules set the queue at the switches of the class's route, for packets with the headers
+// consequence describes what packets of a class lack that another service's rules match first. The
+// class's rules set the queue at the switches of the class's route, for packets with the headers
 // that its flows name.
 func consequence(o rule.Shadowing) string {
 	kept := "those that it takes follow its path, in the queue at the ports where the class has one"
@@ -122,10 +121,9 @@ func consequence(o rule.Shadowing) string {
 	return kept + "; on switches with one table without the queue"
 }
 
-// stateOf returns the state of a class, and what is wrong if it is not active. A class
-// whose guaranteed rate no longer fits is degraded from that moment on, not only after it
-// was moved or its rate suspended: after a start that may take until the network is known.
-// The table's lock is held.
+// stateOf returns the state of a class, and what is wrong if it is not active. A class is degraded
+// as soon as its guaranteed rate no longer fits, not only after it was moved or its rate suspended:
+// after a start, that may take until the network is known. The table's lock is held.
 func (p *planner) stateOf(e *entry) (state, reason string) {
 	if e.state == StateActive || e.state == StateIneffective {
 		if short := p.Book.Overbooked(bookKey(e.class.Name)); short != nil {
@@ -177,12 +175,12 @@ func (s *Service) portInfos(e *entry, ports []place) []PortInfo {
 	return out
 }
 
-// Classes returns the classes by name.
+// Classes returns all classes, ordered by name.
 func (s *Service) Classes() []Info {
 	return s.infos(s.classes.filter(all)...)
 }
 
-// Class returns the class of a name, and reports whether there is one.
+// Class returns the class with the given name, and reports whether it exists.
 func (s *Service) Class(name string) (Info, bool) {
 	e := s.classes.get(name)
 	if e == nil {
@@ -191,8 +189,7 @@ func (s *Service) Class(name string) (Info, bool) {
 	return s.infos(e)[0], true
 }
 
-// Stats returns what the queues of a class have counted, and reports whether the class
-// exists.
+// Stats returns the counters of a class's queues, and reports whether the class exists.
 func (s *Service) Stats(name string) (Stats, bool) {
 	s.classes.mu.Lock()
 	defer s.classes.mu.Unlock()

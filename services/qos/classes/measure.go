@@ -12,20 +12,21 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// place is one hop of a class: a port of a switch.
+// place is a port of a switch by which packets of a class leave.
 type place = topology.PortRef
 
-// counters holds what has been counted for a class at one place.
+// counters holds the counts of a class's packets at one place.
 type counters struct {
-	// Matched counts packets that rules put into the queue. Plain counts those that took
-	// the same route without it, because their DSCP is not the one that is known.
+	// Matched counts packets that rules put into the queue. Plain counts packets that took the same
+	// route without the queue, because their DSCP is not the class's known one.
 	Matched, Plain uint64
-	// These fields count what the queue has sent and dropped.
+	// These fields count the packets and bytes that the queue has sent, and the packets that it has
+	// dropped.
 	Packets, Bytes, Drops uint64
 }
 
-// since returns what was counted since an earlier reading. A counter that has decreased was
-// restarted.
+// since returns the increase of the counters since an earlier reading o. A counter that has
+// decreased was restarted, and counts from zero.
 func (c counters) since(o counters) counters {
 	since := func(now, before uint64) uint64 {
 		if now < before {
@@ -38,21 +39,21 @@ func (c counters) since(o counters) counters {
 	}
 }
 
-// sample holds the readings of one place.
+// sample holds the latest readings of one place.
 type sample struct {
 	at    time.Time
 	total counters
 	// rate is the rate of the last interval, per second.
 	rate rate
-	// bad counts the readings in a row by which the queue has no effect. fault is the fault
-	// that was reported.
+	// bad counts the consecutive readings that showed the queue without effect. fault is the fault
+	// that was reported last; "" if there is none.
 	bad   int
 	fault string
 }
 
 type rate struct{ Bits, Packets, Drops float64 }
 
-// reading is what was read from one switch.
+// reading holds the queue counters of one switch, or the error of reading them.
 type reading struct {
 	at     time.Time
 	queues map[queueAt]openflow.QueueStats
@@ -69,7 +70,7 @@ type monitor struct {
 	queues  *queues
 }
 
-// measure reads counters, and does what follows from them.
+// measure reads the counters and updates the classes accordingly.
 func (m *monitor) measure(ctx context.Context) {
 	m.plan.baseline.update(m.Network.Topology(), time.Now())
 	m.observe(m.readAll(ctx))
@@ -93,8 +94,8 @@ func (m *monitor) readAll(ctx context.Context) map[openflow.DatapathID]*reading 
 	return out
 }
 
-// read asks for the counters of rules before those of queues. So the order never makes a
-// packet appear in the former and not in the latter.
+// read reads the counters of rules before those of queues. A packet that a rule has counted has
+// then reached its queue, too, by the time the queue is read.
 func (m *monitor) read(ctx context.Context, d openflow.DatapathID, r *reading) {
 	if r.err = m.Rules.ReadCounters(ctx, d); r.err != nil {
 		return
@@ -107,8 +108,8 @@ func (m *monitor) read(ctx context.Context, d openflow.DatapathID, r *reading) {
 	}
 }
 
-// observe adds readings to the classes, reports their least rates to the book, and reports
-// where a class has no effect.
+// observe adds readings to the classes, passes each class's least rate to the book of promises, and
+// reports where a class has no effect.
 func (m *monitor) observe(readings map[openflow.DatapathID]*reading) {
 	for _, e := range m.classes.filter(all) {
 		m.assess(e, false)
@@ -128,9 +129,9 @@ func (m *monitor) observe(readings map[openflow.DatapathID]*reading) {
 	}
 }
 
-// assess records whether the packets of a class in the switches are marked wherever that is
-// needed, and publishes changes. Unless certain is set, missing marks have to be seen
-// twice, because the class may just be moving.
+// assess records whether the packets of an installed class are marked wherever that is needed, and
+// publishes changes. Unless certain is set, a missing mark has to be seen twice, because the class
+// may just be moving.
 func (m *monitor) assess(e *entry, certain bool) {
 	m.classes.mu.Lock()
 	if e.state == StateProvisioning {
@@ -154,8 +155,8 @@ func (m *monitor) assess(e *entry, certain bool) {
 	}
 }
 
-// report reports that a class has no effect at a place, and why; or, without a reason, that
-// it has.
+// report publishes that a class has no effect at a place, for the given reason. With an empty
+// reason, it publishes that the class has an effect there again.
 func (m *monitor) report(e *entry, at place, reason string, attrs map[string]any) {
 	attrs["class"], attrs["switch"], attrs["port"] = e.class.Name, at.Switch.String(), at.Port
 	if reason != "" {
@@ -165,9 +166,9 @@ func (m *monitor) report(e *entry, at place, reason string, attrs map[string]any
 	m.classes.publishEffect(attrs)
 }
 
-// matchedCounts adds up what the rules of a class have matched at each place. With several
-// tables, marks are rules of their own: the packets that a forwarding rule of the class
-// counts have passed its mark.
+// matchedCounts adds up the packets that the rules of a class have matched at each place. On
+// switches with several tables, the rules that set the queue are separate from those that forward.
+// Every packet that a forwarding rule counts has then passed the rule that sets the queue.
 func matchedCounts(rules []rule.Installed) map[place]counters {
 	type way struct {
 		sw  openflow.DatapathID
@@ -211,8 +212,8 @@ func outputOf(r *rule.Rule) (at place, queued bool) {
 	return at, queued
 }
 
-// addReadings adds the readings of one class. It returns the least of its rates for the
-// book, if any is known, and the changes of its effect. The lock is held.
+// addReadings adds the readings of one class. It returns the least of the class's rates on its own
+// routes, in bit/s, whether any is known, and the changes of the class's effect. The lock is held.
 func (e *entry) addReadings(matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, known bool, found []finding) {
 	kept := map[place]*sample{}
 	own := portsOf(e.routes)

@@ -14,12 +14,12 @@ type overlap struct {
 	// all reports whether every packet of this class belongs to the other class as well.
 	// same reports whether both have the same priority; each switch then chooses the class.
 	all, same bool
-	flow      int // the first flow of the class that is concerned
+	flow      int // index of the first flow of the class that shares packets with the other class
 }
 
-// overlapOf compares a class with another one that may have its packets, and reports
-// whether it does. Wherever the other class has them it also has a rule, because both have
-// the same destination.
+// overlapOf reports whether another class takes packets of c, and describes the overlap. Wherever
+// packets of both classes pass, the other class has a rule as well, because both have the same
+// destination.
 func overlapOf(c, other *Class) (o overlap, ok bool) {
 	if other.Priority > c.Priority {
 		return overlap{}, false
@@ -39,7 +39,8 @@ func overlapOf(c, other *Class) (o overlap, ok bool) {
 	return o, o.flow >= 0
 }
 
-// shadowedBy returns the class that has all packets of this one, or "". The lock is held.
+// shadowedBy returns the name of a class that takes all packets of this one, or "". The lock is
+// held.
 func (e *entry) shadowedBy() string {
 	for _, name := range slices.Sorted(maps.Keys(e.overlaps)) {
 		if o := e.overlaps[name]; o.all && !o.same {
@@ -49,7 +50,7 @@ func (e *entry) shadowedBy() string {
 	return ""
 }
 
-// notes returns what the operator has to know about an accepted class. The lock is held.
+// notes returns notes for the operator about an accepted class. The lock is held.
 func (e *entry) notes() []string {
 	notes := []string{}
 	for _, name := range slices.Sorted(maps.Keys(e.overlaps)) {

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// record is what the store keeps about a class in the switches: enough to declare it again
-// at once after a restart, before the network has been discovered.
+// record is the stored state of an installed class. It is enough to declare the class's queues and
+// rules again at once after a restart, before the network has been discovered.
 type record struct {
 	Spec      ClassSpec             `json:"spec"`
 	Queue     uint32                `json:"queue"`
@@ -20,8 +20,9 @@ type record struct {
 	Routes    []Route               `json:"routes"`
 	Userspace []openflow.DatapathID `json:"userspace"`
 	Accepted  time.Time             `json:"accepted"`
-	// Carried lists the ports at which it has its queue for carried connections; Between
-	// lists those of them between two carriers, where packets have DSCP.
+	// Carried lists the ports at which the class has its queue for connections that other services
+	// carry. Between lists those of them where packets on their way between two carriers pass,
+	// which have DSCP.
 	Carried []place `json:"carried,omitempty"`
 	Between []place `json:"between,omitempty"`
 	DSCP    uint8   `json:"dscp,omitempty"`
@@ -31,7 +32,7 @@ const placementPrefix = "qos/placement/"
 
 func ruleKey(name string) string { return "class/" + name }
 
-// save stores where a class is.
+// save stores the placement and the carriage of a class.
 func (c *placer) save(ctx context.Context, e *entry) error {
 	c.classes.mu.Lock()
 	r := record{Spec: e.class.Spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted, DSCP: e.carriage.dscp}
@@ -50,14 +51,14 @@ func (c *placer) save(ctx context.Context, e *entry) error {
 	return c.records.Put(ctx, e.class.Name, r)
 }
 
-// erase removes a class from the store and from the switches: from the store first, so that
-// the next controller does not restore it.
+// erase removes a class's record from the store, and then its rules from the switches. In this
+// order, the next controller does not restore the class after a crash in between.
 func (c *placer) erase(ctx context.Context, name string) error {
 	return errors.Join(c.records.Delete(ctx, name), c.Rules.Remove(ctx, ruleKey(name)))
 }
 
-// load declares again what was in the switches before a restart. They still have it; what
-// nobody declares is removed from them.
+// load restores the classes that were installed before a restart. The switches still have their
+// rules and queues. Classes that are not declared any more are marked for cleanup.
 func (s *Service) load(ctx context.Context) error {
 	if err := s.Declared.Load(ctx, s.Configured); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (c *placer) restore(ctx context.Context, class *Class, r *record) error {
 		c.Book.Restore(p)
 	}
 	err := c.Rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), network.ApplyOptions{AllowDown: true})
-	if err != nil { // it will be placed anew
+	if err != nil { // it will be placed again
 		c.classes.mu.Lock()
 		e.state, e.reason = StateDegraded, err.Error()
 		c.classes.mu.Unlock()

@@ -26,7 +26,7 @@ type placer struct {
 // workTimeout bounds the work on one class.
 const workTimeout = 10 * time.Second
 
-// withLock calls do for a class that still exists, while nobody else works on it.
+// withLock calls do while nobody else works on the class, if the class still exists.
 func (c *placer) withLock(ctx context.Context, e *entry, do func(context.Context)) {
 	e.work.Lock()
 	defer e.work.Unlock()
@@ -37,8 +37,8 @@ func (c *placer) withLock(ctx context.Context, e *entry, do func(context.Context
 	}
 }
 
-// place sets the routes of a class, and finds the mark that it needs on userspace
-// datapaths. On its former routes the class keeps its queues until its rules have left.
+// place sets the routes of a class, and finds the mark that it needs on userspace datapaths. The
+// class keeps the queues on its former routes until its rules have been removed from them.
 func (c *placer) place(ctx context.Context, e *entry, routes []Route) error {
 	userspace := map[openflow.DatapathID]bool{}
 	any := false
@@ -71,7 +71,7 @@ func (c *placer) place(ctx context.Context, e *entry, routes []Route) error {
 	return nil
 }
 
-// install installs a placed class in the switches: queues everywhere first, then rules,
+// install installs a placed class in the switches: first the queues everywhere, then the rules,
 // from the far end.
 func (c *placer) install(ctx context.Context, e *entry) error {
 	c.classes.mu.Lock()
@@ -96,8 +96,9 @@ func (c *placer) install(ctx context.Context, e *entry) error {
 	return err
 }
 
-// remove removes a class completely. What cannot be removed now is tried again later, and
-// the error says so; the name stays reserved until then. e.work is held.
+// remove removes a class completely. If its record or rules cannot be removed now, it returns
+// ErrCleanupPending, and the removal is retried later; the name stays reserved until then. e.work
+// is held.
 func (c *placer) remove(ctx context.Context, e *entry) error {
 	err := c.erase(ctx, e.class.Name)
 	if err != nil {
@@ -115,8 +116,8 @@ func (c *placer) remove(ctx context.Context, e *entry) error {
 	c.classes.mu.Unlock()
 	c.Treatments.Changed()
 	c.classes.removeOverlaps(e.class.Name)
-	// Disconnected switches lose the class's queues when they connect again. At ports that
-	// somebody else has configured, the class has no queue.
+	// Disconnected switches lose the class's queues when they connect again. At ports that another
+	// program has configured, the class has no queue.
 	switches, up := map[openflow.DatapathID][]uint32{}, c.Network.Datapaths()
 	for _, p := range ports {
 		if slices.Contains(up, p.Switch) {
@@ -126,7 +127,7 @@ func (c *placer) remove(ctx context.Context, e *entry) error {
 	return errors.Join(err, c.queues.ensure(ctx, switches))
 }
 
-// retryCleanups tries again to remove what is left of deleted classes.
+// retryCleanups tries again to remove the records and rules of deleted classes.
 func (c *placer) retryCleanups(ctx context.Context) {
 	c.classes.mu.Lock()
 	names := slices.Sorted(maps.Keys(c.classes.cleanups))
@@ -143,13 +144,13 @@ func (c *placer) retryCleanups(ctx context.Context) {
 	}
 }
 
-// replace moves a class to other routes: queues first, then rules; the old queues are
-// removed when nothing uses them.
+// replace moves a class to other routes: first the queues, then the rules. The old queues are
+// removed when no rule uses them.
 func (c *placer) replace(ctx context.Context, e *entry) {
 	c.withLock(ctx, e, func(ctx context.Context) { c.finishMove(ctx, e, c.move(ctx, e)) })
 }
 
-// finishMove updates a class after an attempt to move it. e.work is held.
+// finishMove updates a class after an attempt to move it, whose error is err. e.work is held.
 func (c *placer) finishMove(ctx context.Context, e *entry, err error) {
 	c.classes.mu.Lock()
 	first := err == nil && e.accepted.IsZero()
@@ -172,7 +173,7 @@ func (c *placer) finishMove(ctx context.Context, e *entry, err error) {
 	left := e.leaving
 	e.leaving = nil
 	c.classes.mu.Unlock()
-	c.plan.promiseCarried(e) // where the class passes by itself now, it needs no second promise
+	c.plan.promiseCarried(e) // ports on the class's own new routes need no second promise
 	switch {
 	case err == nil && first:
 		c.Publish("class.accepted", e.acceptedEvent())

@@ -10,20 +10,21 @@ import (
 	"github.com/sluice-net/sluice/services/qos/mark"
 )
 
-// TagClass is the tag of a queue in the database that tells people the class.
+// TagClass is the key of a tag of a queue in the database. Its value names the class, for people
+// who read the database.
 const TagClass = "sluice-class"
 
-// These are offsets within the band: a class of higher priority wins over one of lower
-// priority, and the rule for packets with another DSCP comes last.
+// These are offsets of rule priorities within the band of classes: a class of higher priority wins
+// over one of lower priority, and the rule for packets with another DSCP comes last.
 const (
 	priorityStep = 10
 	plainOffset  = 1
 	queueOffset  = 5
 )
 
-// program returns the rules of a class, for each flow from its far end, so that no switch
-// sends packets to a next one that is not ready. Flows that differ only in their in-port
-// are one flow behind their first switch.
+// program returns the rules of a class, for each flow from its far end, so that no switch sends
+// packets to a next switch that has no rules yet. Flows that differ only in their in-port have the
+// same rules behind their first switch.
 func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[openflow.DatapathID]bool) rule.Program {
 	var p rule.Program
 	type at struct {
@@ -50,8 +51,8 @@ func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[op
 	return p
 }
 
-// hopRules returns the rules that forward a class's packets on one hop, and those that set
-// the queue, wherever the packets go.
+// hopRules returns the rules that forward a class's packets on one hop, and the rules that set the
+// queue, which apply wherever the packets are sent.
 func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint8, userspace bool) []rule.Rule {
 	way := rule.Rule{
 		Switch: h.Switch, Stage: rule.StageWay, Offset: rule.WayClass + priorityStep*uint16(LowestPriority-c.Priority), Match: m,
@@ -67,9 +68,9 @@ func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint
 	if !userspace {
 		return marked(queueOffset, m, openflow.SetQueue(queue))
 	}
-	// Only a packet whose DSCP is known can be marked and get its DSCP back. Other packets
-	// of the flow are forwarded alike without a queue, also without that of a class of
-	// lower priority, and are counted.
+	// A packet can be marked and get its DSCP back only if that DSCP is known. The flow's other
+	// packets are forwarded the same way, but without a queue, not even that of a class of lower
+	// priority. They are counted separately.
 	var out []rule.Rule
 	if _, named := m.Get(openflow.FieldIPDSCP); !named {
 		out = marked(plainOffset, m)
@@ -117,7 +118,8 @@ func without(m openflow.Match, f openflow.Field) openflow.Match {
 // is above those of classes.
 const (
 	probeQueue = MaxClasses + 1
-	// probeRate is guaranteed to probes, in bit/s: dozens of them a second.
+	// probeRate is the rate guaranteed to probes, in bit/s. It is enough for dozens of probes a
+	// second.
 	probeRate = 64_000
 )
 
@@ -128,13 +130,13 @@ func probeLeaf(capacity uint64) ovsdb.Queue {
 	}
 }
 
-// reservedRate returns what the queues of a port guarantee to other traffic than classes:
-// to probes and to traffic without a class.
+// reservedRate returns the rate, in bit/s, that the queues of a port guarantee to other traffic
+// than classes, that is, to probes and to traffic without a class.
 func reservedRate(capacity uint64) uint64 { return probeLeaf(capacity).MinRate + minQueueRate }
 
-// roots returns the queueing disciplines of one switch: a token bucket at every port, with
-// the leaf of traffic without a class, those of the classes that leave by the port, and
-// that of probes.
+// roots returns the queueing disciplines of one switch, by port. Each is a token bucket with the
+// leaf of traffic without a class, the leaves of the classes that leave by the port, and the leaf
+// of probes.
 func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[uint32]ovsdb.Root {
 	out := map[uint32]ovsdb.Root{}
 	for port, capacity := range capacities {

@@ -34,8 +34,8 @@ type queues struct {
 	plan    *planner
 }
 
-// desiredState returns what the database of a switch should hold, given what it holds. It
-// informs the network at which ports probes have a queue of their own.
+// desiredState returns the state that the database of a switch should have, given its present
+// state. It also informs the network at which ports probes have a queue of their own.
 func (q *queues) desiredState(dpid uint64, now ovsdb.Bridge) (ovsdb.Wanted, error) {
 	d := openflow.DatapathID(dpid)
 	want, known := q.desiredRoots(d, now)
@@ -53,7 +53,7 @@ func (q *queues) desiredState(dpid uint64, now ovsdb.Bridge) (ovsdb.Wanted, erro
 	return ovsdb.Wanted{Queues: want}, nil
 }
 
-// ownQoS returns this service's QoS of a port; nil if there is none.
+// ownQoS returns this service's QoS row of a port; nil if there is none.
 func ownQoS(b ovsdb.Bridge, port uint32) *ovsdb.QoS {
 	if p, _ := b.Port(port); p.QoS != nil && p.QoS.Owner() == DatabaseOwner {
 		return p.QoS
@@ -71,9 +71,9 @@ func queueOf(b ovsdb.Bridge, port, queue uint32) *ovsdb.Queue {
 	return nil
 }
 
-// desiredRoots returns the disciplines of a switch; false while it is not connected. now is
-// what its database holds: the token bucket of a port that is down and reports no speed
-// stays as it is.
+// desiredRoots returns the desired queueing disciplines of a switch, by port, or false while the
+// switch is not connected. now is the present state of its database: the token bucket of a port
+// that is down and reports no speed keeps its rate.
 func (q *queues) desiredRoots(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovsdb.Root, bool) {
 	ports, ok := q.Network.PortNumbers(d)
 	if !ok {
@@ -103,7 +103,7 @@ func (q *queues) desiredRoots(d openflow.DatapathID, now ovsdb.Bridge) (map[uint
 	return roots(capacities, leaves), true
 }
 
-// leaf returns the queue of a class at one port. The lock is held.
+// leaf returns the queue of a class at one port, as it should be in the database. The lock is held.
 func (e *entry) leaf(at place, r rates) ovsdb.Queue {
 	x := ovsdb.Queue{ID: e.queue, MinRate: r.min, MaxRate: r.max, Priority: e.class.Priority, Tags: map[string]string{TagClass: e.class.Name}}
 	if !e.userspace[at.Switch] || e.mark == 0 {
@@ -118,8 +118,8 @@ func (e *entry) leaf(at place, r rates) ovsdb.Queue {
 	return x
 }
 
-// withholdMarks removes from queues the marks that the classifier of a bridge has not
-// confirmed: nobody would remove them from packets again.
+// withholdMarks removes from queues the marks that the classifier of a bridge has not confirmed,
+// because such a mark would not be removed from packets before they leave the switch.
 func withholdMarks(want map[uint32]ovsdb.Root, now ovsdb.Bridge) {
 	for number, root := range want {
 		known := ""
@@ -187,10 +187,10 @@ func (q *queues) awaitMarks(ctx context.Context, e *entry) {
 	}
 }
 
-// unmarkedAt returns the first place of a class where its packets need a mark and have
-// none, according to the database, and a channel that is closed when that may have changed;
-// nil if there is no such place. If nothing is known about a place, its state counts as
-// unchanged. The lock is held.
+// unmarkedAt returns the first place of a class where its packets need a mark and have none,
+// according to the database. The channel is closed when that may have changed; it is nil if there
+// is no such place. If nothing is known about a place, its state counts as unchanged. The lock is
+// held.
 func (q *queues) unmarkedAt(e *entry) (place, <-chan struct{}) {
 	for _, r := range e.routes {
 		for _, h := range r.Hops {

@@ -14,18 +14,19 @@ import (
 type Route struct {
 	// Flow is the index of the flow in the class.
 	Flow int `json:"flow"`
-	// Hops holds the hops of a path or, if Tree is true, one for each switch from which the
-	// destination can be reached: the flow's source is then open.
+	// Hops holds the hops of a path. If Tree is true, the flow's source is open, and Hops holds one
+	// hop for each switch from which the destination can be reached.
 	Hops []topology.Hop `json:"hops"`
 	Tree bool           `json:"tree,omitempty"`
-	// Latency is that of its links without a queue; for a tree, that of the longest branch.
+	// Latency is the sum of the latencies of the route's links without a queue; for a tree, that of
+	// its slowest branch.
 	Latency time.Duration `json:"latency"`
 	// Unmeasured is a link of the route whose latency is not known; zero if there is none.
 	Unmeasured topology.PortRef `json:"-"`
 }
 
-// Refusal is why a class is not accepted: the field that asks for too much, and where it
-// fails with which number.
+// Refusal is the reason why a class is not accepted. Field is the field of the request that cannot
+// be met and Value its value. Why says where the request fails, with figures.
 type Refusal struct {
 	Field string
 	Value any
@@ -43,17 +44,18 @@ func refused(flow int, value any, why string, args ...any) *Refusal {
 type endpoints struct {
 	src, dst  topology.Host
 	anySource bool // whether the flow may begin anywhere
-	// path is the path on which another service forwards the flow, so that there is nothing
-	// to choose.
+	// path is the path on which another service forwards the flow; nil if none does. If it is set,
+	// no path has to be chosen.
 	path []topology.Hop
-	// virtual reports that one end is a virtual address: its service forwards the packets.
+	// virtual reports whether one end is a virtual address. The service that it belongs to forwards
+	// the packets.
 	virtual bool
 }
 
-// findRoute returns the route of a flow: the one of fewest hops that meets the latency and
-// whose links lack nothing. If there is none, it returns one whose links do lack something,
-// with fits false. If no route meets the latency, the error says how long the fastest one
-// takes.
+// findRoute returns the route of a flow: the one with the fewest hops that meets the latency and
+// for whose links lacks returns "". If there is none, it returns a route that meets the latency
+// although its links lack something, and false for fits. If no route meets the latency, the error
+// says how long the fastest one takes.
 func findRoute(t *topology.Topology, c *Class, flow int, e endpoints, lacks func(topology.Link) string) (r Route, fits bool, err error) {
 	switch {
 	case e.path != nil:
@@ -72,7 +74,7 @@ func findRoute(t *topology.Topology, c *Class, flow int, e endpoints, lacks func
 	return r, false, refused(flow, e.dst.At.String(), "there is no path from %v to %v", e.src.At, e.dst.At)
 }
 
-// tree returns the route from every switch to a host.
+// tree returns the route from every switch to the host dst.
 func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 	r := Route{Flow: flow, Tree: true}
 	for _, s := range t.Switches {
@@ -92,7 +94,7 @@ func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 	return r
 }
 
-// newRoute returns a path with the latency of its links.
+// newRoute returns the route along the given hops, with the latency of its links.
 func newRoute(t *topology.Topology, flow int, hops []topology.Hop) Route {
 	r := Route{Flow: flow, Hops: hops}
 	for _, h := range hops[:len(hops)-1] {
@@ -122,7 +124,8 @@ func (r *Route) isIntact(t *topology.Topology, dst topology.PortRef) bool {
 	return t.Has(last.Switch) && portRef(last.Switch, last.Out) == dst
 }
 
-// checkLatency returns why a route does not meet a required latency; nil if it does.
+// checkLatency returns an error that says why a route does not meet the latency that the class
+// requires; nil if it does.
 func (r *Route) checkLatency(c *Class) error {
 	var why string
 	switch {
@@ -138,8 +141,7 @@ func (r *Route) checkLatency(c *Class) error {
 	return &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: %s", r.Flow, why)}
 }
 
-// portsOf returns the ports by which a class leaves switches, each once, in ascending
-// order.
+// portsOf returns the ports by which the routes leave switches, each once, in ascending order.
 func portsOf(routes []Route) []topology.PortRef {
 	var out []topology.PortRef
 	for _, r := range routes {
@@ -151,7 +153,7 @@ func portsOf(routes []Route) []topology.PortRef {
 	return slices.Compact(out)
 }
 
-// switchesOf returns the switches that a class passes, in ascending order.
+// switchesOf returns the switches that the routes pass, in ascending order.
 func switchesOf(routes []Route) []openflow.DatapathID {
 	var out []openflow.DatapathID
 	for _, p := range portsOf(routes) {

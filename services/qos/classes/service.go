@@ -34,30 +34,32 @@ type Options struct {
 	Databases Databases
 	// Configured holds the classes of the configuration, by name.
 	Configured map[string]*Class
-	// Critical gives access to flows that classes may carry.
+	// Critical gives access to critical flows, which are ended if a class covers all their packets.
 	Critical Critical
-	// Treatments is where services that carry connections learn about classes; nil if there
-	// are none.
+	// Treatments informs services that carry connections about classes; nil if there are no such
+	// services.
 	Treatments *network.Treatments
-	// Quota is the share of a link's capacity that is guaranteed to a class that names no
-	// rate.
+	// Quota is the share of a link's capacity that is guaranteed to a class without a rate of its
+	// own.
 	Quota float64
 	// Interval is the time between two readings of counters.
 	Interval time.Duration
-	// Settle is how long after a start routes stay as they were, until the network has been
-	// discovered again.
+	// Settle is how long after a start routes are not changed, because the network has to be
+	// discovered again first.
 	Settle time.Duration
 	// OnConnect gives every port its token bucket when a switch connects; otherwise a port
 	// gets it with the first class that leaves by it.
 	OnConnect bool
 }
 
-// Critical holds flows to which other services than this one have promised bandwidth. Rules
-// of classes win over theirs.
+// Critical manages the flows to which other services have promised bandwidth. Rules of classes win
+// over the rules of such flows.
 type Critical interface {
-	// Within returns the promises to flows all of whose packets the matches cover.
+	// Within returns the keys of the promises to those flows all of whose packets the matches
+	// cover.
 	Within([]openflow.Match) []reserve.Key
-	// GiveWay ends these flows because a class carries them. to names the class.
+	// GiveWay ends the flows that Within selects, because the class that to names has their packets
+	// now.
 	GiveWay(m []openflow.Match, to string)
 }
 

@@ -22,8 +22,8 @@ const MaxFlows = 64
 // LowestPriority is the priority of traffic without a class.
 const LowestPriority = 7
 
-// ClassSpec is a class as an operator requests it. The names are those of the QoS
-// dissertation's requests (section 4.3.1); numbers may be written as strings.
+// ClassSpec is a class as an operator requests it. The names are those of the requests in the QoS
+// dissertation (section 4.3.1). Numbers may be written as strings.
 type ClassSpec struct {
 	Name     string       `json:"name" yaml:"-" maxLength:"64" doc:"Name of the class: letters, digits, dots, dashes and underscores, a letter or digit first" example:"VoIP"`
 	MinRate  match.Text   `json:"min_rate,omitempty" yaml:"min_rate" doc:"Rate, like 2Mbit or in bit/s, that the class has on every hop whatever else happens; default: the configured share of each link" example:"2000000"`
@@ -33,11 +33,11 @@ type ClassSpec struct {
 	Flows    []match.Flow `json:"flows" yaml:"flows" minItems:"1" maxItems:"64" doc:"Descriptions of the class's packets; each names its destination"`
 }
 
-// Class is a specification that has been checked.
+// Class is a class whose specification has been checked.
 type Class struct {
 	Spec ClassSpec
 	Name string
-	// MinRate and MaxRate are in bit/s, zero for the defaults of each port.
+	// MinRate and MaxRate are in bit/s. Zero means the default of each port.
 	MinRate, MaxRate uint64
 	// Latency is zero if there is no requirement.
 	Latency  time.Duration
@@ -59,7 +59,7 @@ func (c *Class) UnmarshalJSON(b []byte) error {
 	return faults.Err()
 }
 
-// Flow is one description of a class.
+// Flow is one flow of a class, as its specification describes it.
 type Flow struct {
 	Matches []openflow.Match
 	// Src is not valid if the description leaves the source open.
@@ -89,7 +89,7 @@ func (c *Class) matches() []openflow.Match {
 type End struct {
 	IP  netip.Addr
 	MAC openflow.MAC
-	// VLAN belongs to a MAC address.
+	// VLAN is the VLAN in which MAC is unique; unused with an IP address.
 	VLAN uint16
 }
 
@@ -185,7 +185,8 @@ func (p *specParser) flow(where string, f *match.Flow) Flow {
 	return out
 }
 
-// hostOf returns the single host that the first matching one of the fields identifies.
+// hostOf returns the host that is named by the first of the fields that m matches exactly and that
+// holds a unicast address.
 func hostOf(m openflow.Match, fields ...openflow.Field) End {
 	for _, f := range fields {
 		o, ok := m.Get(f)
@@ -205,8 +206,8 @@ func hostOf(m openflow.Match, fields ...openflow.Field) End {
 	return End{}
 }
 
-// ownDSCP returns the DSCP of a class's packets before they are marked, which a userspace
-// datapath has to know.
+// ownDSCP returns the DSCP that a class's packets have before they are marked. A userspace datapath
+// has to know it, so all flows of the class must have the same one.
 func ownDSCP(c *Class) (uint8, error) {
 	own := c.Flows[0].dscp()
 	for i, f := range c.Flows {

@@ -15,8 +15,8 @@ type table struct {
 
 	mu       sync.Mutex
 	byName   map[string]*entry
-	cleanups map[string]bool // classes whose placement or rules are not removed yet
-	lastDSCP int             // index among the marks of the one assigned last
+	cleanups map[string]bool // names of deleted classes whose record or rules have not been removed yet
+	lastDSCP int             // index in marks of the DSCP that freeDSCP returned last
 }
 
 func newTable(publish func(string, any)) *table {
@@ -33,7 +33,7 @@ func (t *table) sorted() (out []*entry) {
 	return out
 }
 
-// filter returns the classes that which selects, by name.
+// filter returns the classes for which the function returns true, ordered by name.
 func (t *table) filter(which func(*entry) bool) []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +42,7 @@ func (t *table) filter(which func(*entry) bool) []*entry {
 
 func all(*entry) bool { return true }
 
-// get returns the class of a name; nil if there is none.
+// get returns the class with the given name; nil if there is none.
 func (t *table) get(name string) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +77,8 @@ var marks = func() []uint8 {
 	return append(out, 2, 4, 6, 42, 50, 52, 54, 58, 60, 62)
 }()
 
-// freeMark returns a mark that no other class has on any of the ports: the present one of
-// the class if possible. The lock is held.
+// freeMark returns a mark that no other class has at any of the ports. It is the class's present
+// mark if possible. The lock is held.
 func (t *table) freeMark(e *entry, ports []place) (uint8, error) {
 	taken := map[uint8]place{}
 	for _, other := range t.byName {
@@ -89,7 +89,7 @@ func (t *table) freeMark(e *entry, ports []place) (uint8, error) {
 				}
 			}
 		}
-		// Between carriers these DSCPs have a meaning that must not be changed.
+		// Packets between carriers have these DSCPs already, which must not be taken for marks.
 		if dscp := other.carriage.dscp; dscp != 0 && len(ports) > 0 {
 			taken[dscp] = ports[0]
 		}
@@ -107,9 +107,9 @@ func (t *table) freeMark(e *entry, ports []place) (uint8, error) {
 	return 0, &Refusal{"flows", e.class.Name, fmt.Sprintf("port %v has %d classes already, as many as a userspace datapath can tell apart", taken[marks[0]], len(marks))}
 }
 
-// freeDSCP returns a DSCP for packets between carriers that means nothing else in the
-// network; zero if none is left. It reuses released DSCPs as late as possible, because
-// packets in flight may still have them. The lock is held.
+// freeDSCP returns a DSCP for packets between carriers that has no other meaning in the network;
+// zero if none is left. It reuses a released DSCP as late as possible, because packets in flight
+// may still have it. The lock is held.
 func (t *table) freeDSCP() uint8 {
 	taken := map[uint8]bool{}
 	for _, e := range t.byName {
@@ -127,8 +127,8 @@ func (t *table) freeDSCP() uint8 {
 	return 0
 }
 
-// updateOverlaps records which packets a class that is in the switches now shares with
-// others, and reports classes that have lost all of theirs.
+// updateOverlaps records which packets an installed class shares with other classes, and reports
+// classes that have lost all their packets to it.
 func (t *table) updateOverlaps(e *entry) {
 	t.mu.Lock()
 	changed := []*entry{e}
@@ -147,7 +147,8 @@ func (t *table) updateOverlaps(e *entry) {
 	t.updateStates(changed)
 }
 
-// removeOverlaps removes the overlaps of other classes with a removed one.
+// removeOverlaps removes the overlaps of other classes with the class of the given name, which has
+// been removed.
 func (t *table) removeOverlaps(name string) {
 	t.mu.Lock()
 	var changed []*entry
@@ -181,8 +182,8 @@ func (t *table) updateStates(entries []*entry) {
 	}
 }
 
-// publishEffect publishes that a class has no effect, for a reason; or, without one, that
-// it has.
+// publishEffect publishes that a class has no effect if attrs contains a reason, and otherwise that
+// it has an effect again.
 func (t *table) publishEffect(attrs map[string]any) {
 	if attrs["reason"] == nil {
 		t.publish("class.effective", attrs)

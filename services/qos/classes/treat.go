@@ -10,24 +10,24 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// promiser implements network.Promiser: it informs services that carry connections about
-// classes.
+// promiser implements network.Promiser. It informs the services that carry connections (that is,
+// forward their packets under other headers) about classes.
 type promiser struct {
 	classes *table
 	loaded  <-chan struct{}
-	updates kit.Loop // woken when a class has to be kept at another port
+	updates kit.Loop // woken when a class needs its queue at another port
 }
 
 // Loaded returns a channel that is closed once the stored state has been read.
 func (p *promiser) Loaded() <-chan struct{} { return p.loaded }
 
-// classFlow is a flow of a class as it is found by the headers of a packet.
+// classFlow is a flow of a class, as an entry of the index.
 type classFlow struct {
 	*entry
 	flow *Flow
 }
 
-// index holds the flows of classes by their destinations, those of high priority first.
+// index holds the flows of classes by their destinations. Flows of higher priority come first.
 type index map[End][]classFlow
 
 // reindex rebuilds the index from the present classes. The lock is held.
@@ -48,7 +48,7 @@ func (t *table) reindex() {
 	t.index.Store(&now)
 }
 
-// find returns the first flow that has packets of which these headers are known.
+// find returns the flow of the highest priority that may contain a packet with the headers m.
 func (x index) find(m openflow.Match) (first classFlow, ok bool) {
 	byIP := hostOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst)
 	byMAC := hostOf(m, openflow.FieldEthDst)
@@ -65,7 +65,8 @@ func (x index) find(m openflow.Match) (first classFlow, ok bool) {
 	return first, ok
 }
 
-// Treatment returns the treatment of the class of such packets.
+// Treatment returns the treatment by the class to which packets with the headers m belong, and
+// reports whether there is one.
 func (p *promiser) Treatment(m openflow.Match) (network.Treatment, bool) {
 	t, ok := p.classes.index.Load().find(m)
 	if !ok {
@@ -90,7 +91,7 @@ func (p *promiser) Treatment(m openflow.Match) (network.Treatment, bool) {
 	return network.Treatment{Name: t.class.Name, DSCP: t.carriage.dscp, Own: own}, true
 }
 
-// Queue returns the queue into which packets have to be put at a port; zero if there is
+// Queue returns the queue into which carried packets have to be put at a port; zero if there is
 // none.
 func (p *promiser) Queue(c network.Carried) uint32 {
 	p.classes.mu.Lock()
@@ -103,7 +104,7 @@ func (p *promiser) Queue(c network.Carried) uint32 {
 	return 0
 }
 
-// Carry records which ports are in use.
+// Carry records at which ports packets of classes are carried.
 func (p *promiser) Carry(all []network.Carried) {
 	now, news := time.Now(), false
 	p.classes.mu.Lock()

@@ -18,7 +18,7 @@ const (
 	maxMoves = 16
 )
 
-// update makes the classes match the network.
+// update makes the queues and rules of the classes match the network.
 func (s *Service) update(ctx context.Context) {
 	s.completePromises(ctx)
 	s.placer.retryCleanups(ctx)
@@ -29,19 +29,19 @@ func (s *Service) update(ctx context.Context) {
 	}
 }
 
-// networkSettled reports whether the network has had the time to be discovered since the
-// start.
+// networkSettled reports whether the start was long enough ago for the network to have been
+// discovered.
 func (s *Service) networkSettled() bool { return time.Since(s.started) > s.Settle }
 
-// completePromises enters default rates of restored classes into the book as capacities
-// become known.
+// completePromises enters the missing default rates of restored classes into the book once the
+// capacities are known.
 func (s *Service) completePromises(ctx context.Context) {
 	for _, e := range s.classes.filter(func(e *entry) bool { return e.unbooked }) {
 		s.placer.withLock(ctx, e, func(context.Context) { s.plan.restore(e) })
 	}
 }
 
-// carryAll gives classes their queues wherever connections of theirs are carried.
+// carryAll gives classes their queues wherever other services carry their connections.
 func (s *Service) carryAll(ctx context.Context) {
 	now, settled := time.Now(), s.networkSettled()
 	left := map[*entry][]place{}
@@ -59,10 +59,10 @@ func (s *Service) carryAll(ctx context.Context) {
 	})
 }
 
-// displaceAll moves the classes whose guaranteed rate no longer fits because a link of
-// their routes has lost capacity. If there is no other route, their rate is suspended. It
-// handles classes of low priority first and, within one priority, the youngest first, one
-// after the other: what one class releases may be enough for the others.
+// displaceAll moves the classes whose guaranteed rate no longer fits because a link of their routes
+// has lost capacity. If there is no other route, the rate is suspended. It handles one class after
+// the other, those of low priority first and, within one priority, the youngest first: the
+// bandwidth that one class releases may be enough for the others.
 func (s *Service) displaceAll(ctx context.Context) {
 	all := s.classes.filter(func(e *entry) bool { return e.state != StateProvisioning && !e.suspended })
 	s.classes.mu.Lock()
@@ -77,8 +77,9 @@ func (s *Service) displaceAll(ctx context.Context) {
 	}
 }
 
-// replaceAll finds new routes for the classes whose routes are broken, those of high
-// priority first, after classes whose guaranteed rate no longer fits have made room.
+// replaceAll finds new routes for the classes whose routes are broken, those of high priority
+// first. Before that, it moves classes whose guaranteed rate no longer fits, so that they make
+// room.
 func (s *Service) replaceAll(ctx context.Context) {
 	s.displaceAll(ctx)
 	broken := s.classes.filter(func(e *entry) bool {
