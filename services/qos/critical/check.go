@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// pressureReadings is how many readings in a row must show that a link cannot keep a
-	// promise. tolerance is the part of the rate, in percent, that may be lacking.
+	// pressureReadings is the number of consecutive readings that must show that a link cannot keep
+	// a promise. tolerance is the part of a rate, in percent, that may be lacking or exceeded.
 	pressureReadings = 2
 	tolerance        = 5
 )
@@ -38,7 +38,7 @@ func (p *planner) endReason(f *flow) string {
 	return ""
 }
 
-// broken returns why the flow's path does not work, or "".
+// broken returns the reason why the flow's path does not work, or "".
 func (p *planner) broken(f *flow, now time.Time) string {
 	if f.isMobile() {
 		if hops, ok := p.mobilePath(f); ok && !slices.Equal(hops, f.status().Hops) {
@@ -55,17 +55,16 @@ func (p *planner) broken(f *flow, now time.Time) string {
 	return why
 }
 
-// oversubscribed returns a link that cannot keep what the flow was promised, the reason,
-// and for how many readings in a row there has been one. On a full link with traffic
-// without a promise, no promise is certain: the link drops whatever arrives last, whoever
-// sends it.
+// oversubscribed returns a link that cannot keep the flow's promise, the reason, and the number of
+// consecutive readings that have shown such a link. No promise is certain on a full link that also
+// carries traffic without a promise: the link drops whatever arrives last, whoever sends it.
 func (p *planner) oversubscribed(f *flow) (at network.PortRef, why string, readings int) {
 	now := f.status()
 	if now.State != StateAccepted || now.closed {
 		return at, "", 0
 	}
 	f.mu.Lock()
-	unmetered := f.Unmetered[forward] // then its own traffic is not distinguished from that of others
+	unmetered := f.Unmetered[forward] // without a meter, its own traffic is not told from that of others
 	f.mu.Unlock()
 	for _, share := range f.shares(now.Hops) {
 		if share.Rate == 0 || p.Network.IsEdge(share.Link) || p.Book.Use(share.Link).Capacity == 0 {

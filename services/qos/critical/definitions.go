@@ -27,8 +27,8 @@ func (s *Service) Register(a *api.API) {
 	kit.Show(r, "refusals", "List the switches that do not recognise critical flows, with the reason", s.punts.Refusals)
 }
 
-// definitionsChanged ends the flows of definitions that were removed or changed, including
-// flows that are being placed. Flows that continue are placed anew by their next packet.
+// definitionsChanged ends the flows of definitions that were removed or changed, including flows
+// that are being placed. If such a flow still sends, its next packet has it placed anew.
 func (s *Service) definitionsChanged(ctx context.Context, changes []kit.Change[*Definition]) {
 	over := s.flows.all(func(f *flow) bool {
 		return slices.ContainsFunc(changes, func(c kit.Change[*Definition]) bool { return c.Name == f.Definition })

@@ -27,22 +27,22 @@ const (
 	StatePlacing    State = "placing"     // its first packet is being held
 	StateAccepted   State = "accepted"    // its rate is promised on every link
 	StateBestEffort State = "best-effort" // nothing is promised to it; Reason says why
-	// StateOversubscribed is shown for an accepted flow that may not get its rate: Reason
-	// names the link that has too little.
+	// StateOversubscribed is shown for an accepted flow that may not get its rate. Reason names the
+	// link that has too little bandwidth.
 	StateOversubscribed State = "oversubscribed"
 )
 
 // placement is a flow's state and path.
 type placement struct {
 	State  State         `json:"state"`
-	Reason string        `json:"reason,omitempty"` // for best effort
+	Reason string        `json:"reason,omitempty"` // why the flow has only best effort
 	Hops   []network.Hop `json:"hops"`
-	// Undecided is true if nothing is promised only because the traffic of a link was not
-	// known: then the flow waits even if its definition says to decide once.
+	// Undecided reports whether nothing is promised only because the traffic of a link was not
+	// known. The flow then waits even if its definition says to decide once.
 	Undecided bool `json:"undecided,omitempty"`
 }
 
-// stored is a flow as the store keeps it. The fields before placement do not change.
+// stored is a flow as the store keeps it. The fields before placement never change.
 type stored struct {
 	Header     match.Header  `json:"header"`
 	Definition string        `json:"definition"`
@@ -50,30 +50,31 @@ type stored struct {
 	Reverse    uint64        `json:"reverse"`
 	Idle       time.Duration `json:"idle"`
 	Once       bool          `json:"once,omitempty"`
-	// HoldBack reports that the definition sets the rate of the answers, so that they are
-	// limited to it, too.
+	// HoldBack reports whether the definition sets the rate of the answers. The answers are then
+	// limited to that rate, too.
 	HoldBack bool            `json:"hold_back,omitempty"`
 	From     network.PortRef `json:"from"`
 	To       network.PortRef `json:"to"`
-	// Device is the mobile one of the flow's hosts; the zero address if none is mobile.
-	// From and To are then where it was seen first.
+	// Device is the address of the flow's mobile host; the zero address if none is mobile. If it is
+	// set, From and To are the ports where the flow was seen first.
 	Device netip.Addr `json:"device,omitzero"`
 	Since  time.Time  `json:"since"`
-	// Number determines the numbers of its meters.
+	// Number determines the numbers of the flow's meters.
 	Number int `json:"number,omitempty"`
 
 	placement
 	Accepted time.Time `json:"accepted,omitzero"`
 	Moves    int       `json:"moves"`
-	// Unmetered reports the directions in which no meter limits an accepted flow to its
-	// promise.
+	// Unmetered reports for each direction whether no meter limits the accepted flow to its promise
+	// there.
 	Unmetered [directions]bool `json:"unmetered,omitzero"`
-	// Meters holds the meters that a best-effort flow passes. It is set in the store only.
+	// Meters holds the meters of links that a best-effort flow passes. It is set in the store only.
 	Meters []guard.Stored `json:"meters,omitempty"`
 }
 
-// flow is a critical flow from its first packet until it has been silent. Whoever changes
-// its rules holds changing; mu guards what is not fixed.
+// flow is a critical flow, from its first packet until it has been silent for its idle timeout.
+// changing is locked while the flow's rules are changed. mu guards the fields after it, except
+// those of stored that never change.
 type flow struct {
 	id string
 	// ctx ends when the flow's definition is withdrawn.
@@ -86,24 +87,26 @@ type flow struct {
 	// waiting holds the packets that arrived while the flow was being placed.
 	waiting []Held
 	health  flowpath.Health
-	// anchored reports that a service has placed its mobile host since the start.
+	// anchored reports whether a service has placed the flow's mobile host since the start.
 	anchored bool
-	// oversubscribed counts readings in a row that show the promise in danger.
+	// oversubscribed counts consecutive readings that have shown that a link cannot keep the
+	// promise.
 	oversubscribed int
-	// pressure is what endangers the promise; an event has reported it.
+	// pressure is the reason why the promise may not be kept, which an event has reported; "" if
+	// there is none.
 	pressure string
 	counter  flowpath.Counter
-	// excessReadings counts readings in a row that show more than was promised, excess is
-	// the surplus, and excessReported tells whether an event has reported it.
+	// excessReadings counts consecutive readings that have shown more traffic than was promised.
+	// excess is the surplus, in bit/s. excessReported reports whether an event has reported it.
 	excessReadings int
 	excess         uint64
 	excessReported bool
-	// closed holds the sides that have ended the flow's TCP connection.
+	// closed is a bit set of the sides that have closed the flow's TCP connection.
 	closed uint8
 	ended  bool
 }
 
-// identify returns the identifier of a header.
+// identify returns the identifier of the flow with the given header.
 func identify(h match.Header) string {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%v/%d/%v", h, h.VLAN, [2]openflow.MAC{h.EthSrc, h.EthDst})))
 	return hex.EncodeToString(sum[:6])
@@ -126,9 +129,9 @@ func (f *flow) isWithin(matches []openflow.Match) bool {
 	return slices.ContainsFunc(matches, func(m openflow.Match) bool { return m.Covers(exact) })
 }
 
-// flowStatus is the status of a flow: its placement, whether it has ended, whether both
-// sides have closed its connection, whether it is to be accepted once capacity is
-// available, and whether it waits for that.
+// flowStatus is the status of a flow: its placement, whether it has ended, and whether both sides
+// have closed its connection. eager reports whether the flow should be accepted once capacity is
+// available. waits reports whether it is waiting for that.
 type flowStatus struct {
 	placement
 	ended, closed, eager, waits bool
@@ -143,7 +146,7 @@ func (f *flow) status() flowStatus {
 	return flowStatus{f.placement, f.ended, closed, eager, f.State == StateBestEffort && eager}
 }
 
-// markEnded marks the flow as ended, and reports whether it was not before. f.changing is
+// markEnded marks the flow as ended, and reports whether it had not ended before. f.changing is
 // locked.
 func (f *flow) markEnded() bool {
 	f.mu.Lock()
@@ -153,7 +156,7 @@ func (f *flow) markEnded() bool {
 	return !was
 }
 
-// holdPacket holds a packet together with the first one of its flow.
+// holdPacket holds a packet of a flow that is being placed, together with the flow's first packet.
 func (f *flow) holdPacket(hold func() (Held, error)) network.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,8 +171,8 @@ func (f *flow) holdPacket(hold func() (Held, error)) network.Verdict {
 	return network.Stop
 }
 
-// setPressure records what endangers the flow's promise, and reports whether nothing did
-// before.
+// setPressure records the reason why the flow's promise may not be kept. It reports whether there
+// was none before and the flow is accepted.
 func (f *flow) setPressure(why string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,14 +181,15 @@ func (f *flow) setPressure(why string) bool {
 	return was == "" && f.State == StateAccepted
 }
 
-// setRefusal records why a waiting flow is not accepted now.
+// setRefusal records the reason why a waiting flow is not accepted now.
 func (f *flow) setRefusal(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Reason, f.Undecided = why.Error(), undecided(why)
 }
 
-// guardedLinks returns the links on which the flow passes the meters of best effort.
+// guardedLinks returns the links on which the flow passes the guard's meters while it has only best
+// effort.
 func (f *flow) guardedLinks(hops []network.Hop) []network.PortRef {
 	if f.isMobile() {
 		return flowpath.LinkPorts(hops)
@@ -203,7 +207,7 @@ func (f *flow) setPlacement(p placement) (waiting []Held) {
 	}
 	switch {
 	case f.State == StatePlacing:
-		f.counter.At = time.Now() // its rules count from now on
+		f.counter.At = time.Now() // the counters of its rules begin now
 	case !slices.Equal(f.Hops, p.Hops):
 		f.Moves++
 	}
@@ -214,15 +218,16 @@ func (f *flow) setPlacement(p placement) (waiting []Held) {
 	return waiting
 }
 
-// These are the sides of a TCP connection that have ended their direction.
+// These bits are the sides of a TCP connection that have closed it.
 const (
 	closedForward = 1 << iota // the side that opened the connection
 	closedReverse
 	closedBoth = closedForward | closedReverse
 )
 
-// noteSegment records the flags of a segment. It returns the sides that had closed the
-// connection before, and those that have now.
+// noteSegment records the flags of a TCP segment. there reports whether the segment came from the
+// side that opened the connection. It returns the sides that had closed the connection before, and
+// those that have closed it now.
 func (f *flow) noteSegment(there bool, flags uint16) (before, now uint8) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,10 +247,10 @@ func (f *flow) noteSegment(there bool, flags uint16) (before, now uint8) {
 	return before, f.closed
 }
 
-// countTraffic records a counter reading, and the traffic beyond the promise once two
-// readings have shown it. If the rate is known, own is the part of it that belongs to the
-// promise, because a meter passes no more. report tells whether the excess is to be
-// reported.
+// countTraffic records a counter reading, and also the traffic beyond the promise once two
+// consecutive readings have shown it. known reports whether the reading gives a rate. own is then
+// the part of the rate, in bit/s, that belongs to the promise, because a meter passes no more.
+// report tells whether the excess should be reported.
 func (f *flow) countTraffic(bytes uint64, at time.Time) (own uint64, known, report bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

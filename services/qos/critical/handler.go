@@ -37,9 +37,9 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return s.handlePacket(at, &p.Headers, func() (Held, error) { return p.Hold(holdTimeout) })
 }
 
-// handlePacket decides about a packet that a switch sent to the controller. A packet of a
-// flow that has been placed already was in flight when the rules were written: default
-// forwarding takes it, as every packet that cannot be placed.
+// handlePacket decides about a packet that a switch sent to the controller. Packets that cannot be
+// placed are left to default forwarding. A packet of a flow that has been placed already is one of
+// them: it was in flight when the rules were written.
 func (s *Service) handlePacket(at network.PortRef, headers *packet.Headers, hold func() (Held, error)) network.Verdict {
 	select {
 	case <-s.ready:
@@ -58,7 +58,7 @@ func (s *Service) handlePacket(at network.PortRef, headers *packet.Headers, hold
 		return f.holdPacket(hold)
 	}
 	if _, virtual := s.Network.Virtual(h.Dst); virtual {
-		return network.Continue // its service forwards it, and handles it later
+		return network.Continue // the address's service forwards it, and handles it later
 	}
 	// Definitions are searched without the lock, because this is done for every packet.
 	exact := match.Of(at.Port, headers)
@@ -68,7 +68,7 @@ func (s *Service) handlePacket(at network.PortRef, headers *packet.Headers, hold
 	}
 	to, known := s.Network.HostByMAC(h.EthDst, h.VLAN)
 	if device.IsValid() {
-		to.At = at // the path of its host determines where it leaves
+		to.At = at // the path of the mobile host determines where the flow leaves
 	} else if !known && !h.Dst.IsValid() || to.At == at {
 		return network.Continue
 	}
@@ -79,8 +79,8 @@ func (s *Service) handlePacket(at network.PortRef, headers *packet.Headers, hold
 	}}, hold)
 }
 
-// begin starts the placement of a new flow, unless there is one by now to which its packet
-// belongs.
+// begin starts the placement of a new flow. If the packet belongs to a flow that another call has
+// started meanwhile, it holds the packet for that flow.
 func (s *Service) begin(d *Definition, f *flow, hold func() (Held, error)) network.Verdict {
 	s.flows.mu.Lock()
 	defer s.flows.mu.Unlock()
@@ -106,8 +106,8 @@ func (s *Service) begin(d *Definition, f *flow, hold func() (Held, error)) netwo
 	return network.Stop
 }
 
-// handleCopy handles the copy of a segment, and reports whether it was one: then the switch
-// has forwarded the segment itself.
+// handleCopy handles the copy of a TCP segment, and reports whether the packet was such a copy. The
+// switch has then forwarded the segment itself.
 func (s *Service) handleCopy(at openflow.DatapathID, cookie uint64, headers *packet.Headers) bool {
 	if headers.TCPFlags&(packet.SYN|packet.FIN|packet.RST) == 0 {
 		return false

@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// A flow of a mobile host follows that host's own rules. It has no path of its own:
-// bandwidth is promised on the host's present path between the border and its place, anew
-// at each place, or the flow is reported as not accepted. At the border, which all its
-// packets pass, the flow is recognised, and limited to what it was promised.
+// A flow of a mobile host follows that host's own rules, and has no path of its own. Its bandwidth
+// is promised on the host's present path between the border and the host's place, and anew after
+// each move; otherwise the flow is reported as not accepted. All packets of the flow pass the
+// border. There, the flow is recognised, and limited to its promise.
 
-// identify returns the header of a packet at a switch, and which of its hosts is mobile if
-// the switch is a border of that host. At other switches, or if both hosts are mobile, it
-// returns no device. The header is the one by which the flow is known at the border, even
-// if its host is connected there itself and uses another address.
+// identify returns the header of a packet at a switch, and the address of its mobile host if the
+// switch is a border of that host. At other switches, or if both hosts are mobile, it returns no
+// device. The header is the one by which the border knows the flow, even if the host is connected
+// to that switch and uses another MAC address there.
 func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h match.Header, device netip.Addr, ok bool) {
 	plain, ok := match.HeaderOf(headers)
 	h = plain
@@ -41,8 +41,8 @@ func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h m
 	return h, device, ok
 }
 
-// mobilePath returns the present path of a flow whose host is mobile, from where it enters
-// to where it leaves. It returns false if no service places the host.
+// mobilePath returns the present path of a flow with a mobile host, from the port where the flow
+// enters to the port where it leaves. It returns false if no service places the host.
 func (p *planner) mobilePath(f *flow) ([]network.Hop, bool) {
 	a, led := p.Network.Anchored(f.Device)
 	if f.Device == f.Header.Src {
@@ -59,9 +59,9 @@ func (f *flow) borderHop(hops []network.Hop) network.Hop {
 	return hops[0]
 }
 
-// borderRules returns the rules of a mobile host's flow: at each border, its packets
-// continue with the host's own rules. At the border of its present path they pass the
-// meters, and the switch reports there when the flow is over.
+// borderRules returns the rules of a mobile host's flow. At each border, they pass the flow's
+// packets on to the host's own rules. At the border of the host's present path, they also apply the
+// meters, and the switch reports when the flow has been silent.
 func (w *writer) borderRules(f *flow, hops []network.Hop, meter func(network.PortRef) uint32) network.Program {
 	hop := f.borderHop(hops)
 	borders := []openflow.DatapathID{hop.Switch}

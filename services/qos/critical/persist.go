@@ -24,7 +24,7 @@ func (c *placer) save(f *flow) {
 	}
 }
 
-// load reads placements, and makes the promises again.
+// load reads the stored flows, and enters their promises into the book again.
 func (c *placer) load(ctx context.Context, definitions *kit.Collection[*Definition]) error {
 	return c.records.Load(ctx, func(id string, r stored) error {
 		_, critical := definitions.Item(r.Definition)
@@ -39,7 +39,7 @@ func (c *placer) load(ctx context.Context, definitions *kit.Collection[*Definiti
 	})
 }
 
-// restoreFlow adds a flow of an earlier controller.
+// restoreFlow adds a flow that an earlier controller has stored.
 func (c *placer) restoreFlow(ctx context.Context, id string, r stored) {
 	f := &flow{id: id, stored: r}
 	f.Meters = nil
@@ -51,8 +51,8 @@ func (c *placer) restoreFlow(ctx context.Context, id string, r stored) {
 	c.Guard.Restore(ctx, r.Meters)
 }
 
-// redeclare declares the rules of an earlier controller's flows. Switches that are not
-// connected yet are compared with these rules when they connect, and keep what they have.
+// redeclare declares the rules of an earlier controller's flows. A switch that is not connected yet
+// is compared with these rules when it connects, and keeps the rules that it still has.
 func (c *placer) redeclare(ctx context.Context) {
 	each(c.flows.placed(), func(f *flow) {
 		f.changing.Lock()

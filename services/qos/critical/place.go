@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/kit"
 )
 
-// placer changes where flows go: their promises, their rules and what is stored about them.
+// placer changes the paths of flows: their promises, their rules and their records in the store.
 type placer struct {
 	Options
 	plan    *planner
@@ -17,7 +17,7 @@ type placer struct {
 	flows   *table
 	metrics *metrics
 	records kit.Records[stored]
-	ctx     context.Context // the context of the service
+	ctx     context.Context // ends with the service
 }
 
 // place finds a path for a new flow. The caller has locked f.changing.
@@ -52,7 +52,7 @@ func (c *placer) place(f *flow) {
 	c.save(f)
 }
 
-// giveUp releases a flow that cannot be placed to default forwarding.
+// giveUp leaves a flow that cannot be placed to default forwarding.
 func (c *placer) giveUp(f *flow, why error) {
 	c.Book.Release(f.promiseKey())
 	ctx, cancel := c.cleanUp()
@@ -74,8 +74,7 @@ func (c *placer) giveUp(f *flow, why error) {
 	c.Publish("flow.failed", map[string]any{"id": f.id, "definition": f.Definition, "flow": f.Header.String(), "reason": why.Error()})
 }
 
-// cleanUp returns a context for cleaning up that the end of the flow, or of the service,
-// does not cancel.
+// cleanUp returns a context for cleaning up. It is not cancelled when the flow or the service ends.
 func (c *placer) cleanUp() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(c.ctx), placeTimeout)
 }
@@ -107,8 +106,9 @@ func (c *placer) move(ctx context.Context, f *flow, p placement, why string) {
 	c.save(f)
 }
 
-// repair chooses a path for a flow whose path is broken. It returns a function that does
-// the rest. f.changing is locked, and the returned function unlocks it.
+// repair chooses a path for a flow whose path is broken. It returns a function that moves the flow
+// there, or ends it if there is no path. f.changing is locked, and the returned function unlocks
+// it.
 func (c *placer) repair(ctx context.Context, f *flow) func() {
 	why := c.plan.broken(f, time.Now())
 	if why == "" || f.status().ended { // the flow has changed meanwhile
@@ -126,9 +126,9 @@ func (c *placer) repair(ctx context.Context, f *flow) func() {
 	}
 }
 
-// displace moves a flow whose promise no longer fits because a link of its path has lost
-// capacity. If no other path has enough, nothing is promised to the flow any more. It
-// reports whether there was something to do.
+// displace moves a flow whose promise no longer fits because a link of its path has lost capacity.
+// If no other path has enough, nothing is promised to the flow any more. It reports whether the
+// promise did not fit.
 func (c *placer) displace(ctx context.Context, f *flow) bool {
 	if c.Book.Overbooked(f.promiseKey()) == nil {
 		return false
@@ -145,8 +145,7 @@ func (c *placer) displace(ctx context.Context, f *flow) bool {
 	return true
 }
 
-// upgrade gives a flow a path with enough capacity, if there is one, and reports whether it
-// did.
+// upgrade moves a flow to a path with enough capacity, if there is one, and reports whether it did.
 func (c *placer) upgrade(ctx context.Context, f *flow, why string) bool {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -168,9 +167,9 @@ func (c *placer) upgrade(ctx context.Context, f *flow, why string) bool {
 	return true
 }
 
-// releasePromise releases the promise of a flow whose connection was closed. The flow's
-// rules stay until it has been silent: the last segments are still in flight, and must not
-// start it anew.
+// releasePromise releases the promise of a flow whose connection was closed. The flow's rules stay
+// until it has been silent: the last segments are still in flight, and must not make the controller
+// place the flow anew.
 func (c *placer) releasePromise(f *flow) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -178,14 +177,15 @@ func (c *placer) releasePromise(f *flow) {
 	if now.ended || now.State != StateAccepted || !now.closed {
 		return
 	}
-	// What is still measured of it belongs to no promise, and is available for others.
+	// Traffic of the flow that is still measured belongs to no promise, so its bandwidth is
+	// available for others.
 	c.plan.restore(f, placement{State: StateBestEffort, Hops: now.Hops})
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	c.Guard.Adjust(ctx, f.guardedLinks(now.Hops))
 }
 
-// reopen decides anew about a flow whose connection was closed and is opened again.
+// reopen decides again about a flow whose connection was closed and has been opened again.
 func (c *placer) reopen(f *flow) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -199,7 +199,7 @@ func (c *placer) reopen(f *flow) {
 	}
 }
 
-// end removes a flow: its rules, its promise and its record.
+// end removes a flow with its rules, its promise and its record. why is the reason in the event.
 func (c *placer) end(f *flow, why string) {
 	f.cancel()
 	f.changing.Lock()
@@ -216,7 +216,7 @@ func (c *placer) end(f *flow, why string) {
 	if err := c.records.Delete(ctx, f.id); err != nil {
 		c.Log.Warn("a placement stays stored", "flow", f.Header, "error", err)
 	}
-	c.flows.remove(f) // only now may a packet start the flow anew, under the same names
+	c.flows.remove(f) // only now may a packet start the flow anew, under the same keys
 	r.Reason = why
 	c.Publish("flow.ended", r)
 }

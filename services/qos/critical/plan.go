@@ -24,8 +24,8 @@ const (
 // are still good.
 type planner struct{ Options }
 
-// search returns the shortest path that meets a request: of several, one that leaves most
-// at its narrowest link, as far as a few searches can tell.
+// search returns the shortest path that meets a request. Of several such paths, it returns one that
+// leaves most at its narrowest link, as far as maxWider further searches find it.
 func search(t *network.Topology, f *flow, r topology.Request) ([]network.Hop, error) {
 	best, err := t.Find(f.From, f.To, r)
 	if err != nil {
@@ -45,12 +45,13 @@ func search(t *network.Topology, f *flow, r topology.Request) ([]network.Hop, er
 	return best.Path.Hops, nil
 }
 
-// accept finds the shortest path whose every link has a flow's rate available, and enters
-// the promise into the book. If another flow was promised a link between search and entry,
-// the entry fails as a whole, and the search is repeated. For a flow of a mobile host, the
-// only candidate is the host's present path.
+// accept finds the shortest path whose every link has a flow's rate available, and enters the
+// promise into the book of promises. If another flow was promised a link between search and entry,
+// the entry fails as a whole, and the search is repeated. For a flow of a mobile host, the only
+// candidate is the host's present path.
 //
-// If holds is set, the flow can be promised again what it is promised on links already.
+// If holds is set, the bandwidth that is promised to this flow on links already counts as
+// available.
 func (p *planner) accept(f *flow, holds bool) ([]network.Hop, error) {
 	if f.isMobile() {
 		hops, ok := p.mobilePath(f)
@@ -88,8 +89,8 @@ func (p *planner) accept(f *flow, holds bool) ([]network.Hop, error) {
 	return nil, err
 }
 
-// keepPath enters the promise of a flow on its present path, and reports whether that
-// succeeded. So a waiting flow is not moved unnecessarily.
+// keepPath enters the promise of a flow on its present path into the book, and reports whether that
+// succeeded. A waiting flow that succeeds need not be moved.
 func (p *planner) keepPath(f *flow, hops []network.Hop) bool {
 	if f.isMobile() {
 		return false
@@ -98,7 +99,8 @@ func (p *planner) keepPath(f *flow, hops []network.Hop) bool {
 	return missing == "" && p.Book.Admit(p.promise(f, hops, false)) == nil
 }
 
-// defaultPath returns the path that default forwarding takes for a flow.
+// defaultPath returns the path that default forwarding takes for a flow, and reports whether there
+// is one.
 func (p *planner) defaultPath(f *flow) ([]network.Hop, bool) {
 	if f.isMobile() {
 		return p.mobilePath(f)
@@ -107,8 +109,8 @@ func (p *planner) defaultPath(f *flow) ([]network.Hop, bool) {
 	return path.Hops, ok
 }
 
-// explainShortage returns why there is no path for a flow: the first link of the shortest
-// path that has too little, if there is one, or else why.
+// explainShortage returns the reason why there is no path for a flow: the shortage on the first
+// link of the shortest path that has too little, or else why itself.
 func (p *planner) explainShortage(f *flow, why error) error {
 	hops, _ := p.defaultPath(f)
 	if short := p.Book.Short(p.promise(f, hops, false)); short != nil {
@@ -117,8 +119,9 @@ func (p *planner) explainShortage(f *flow, why error) error {
 	return why
 }
 
-// choose accepts a flow, or falls back to the path of default forwarding: then it enters
-// the flow's traffic into the book as yielding.
+// choose accepts a flow, or falls back to the path of default forwarding. In the latter case, it
+// enters the flow's traffic into the book as yielding, that is, as traffic whose bandwidth is
+// available for promises.
 func (p *planner) choose(f *flow) (placement, error) {
 	hops, why := p.accept(f, true)
 	if why == nil {
@@ -133,16 +136,15 @@ func (p *planner) choose(f *flow) (placement, error) {
 	return at, nil
 }
 
-// undecided reports whether a flow was refused only because the traffic of a link is not
-// known yet.
+// undecided reports whether the reason why a flow was refused is only that the traffic of a link is
+// not known yet.
 func undecided(why error) bool {
 	var short *reserve.Shortage
 	return errors.As(why, &short) && short.Unknown
 }
 
-// restore enters a placement into the book. The traffic of a flow whose connection was
-// closed passes the flow's own meter as long as its rules exist; that of other yielding
-// flows passes the meters of links.
+// restore enters a placement into the book. A flow whose connection was closed passes its own meter
+// as long as its rules exist. Other yielding flows pass the meters of links.
 func (p *planner) restore(f *flow, at placement) {
 	if at.State == StateAccepted {
 		p.Book.Restore(p.promise(f, at.Hops, false))
@@ -159,19 +161,19 @@ func (p *planner) restore(f *flow, at placement) {
 	p.Book.Restore(yields)
 }
 
-// promise returns what a flow is to be promised along a path. It promises nothing on links
-// to hosts whose speed is not known, which no path avoids.
+// promise returns the promise to a flow along a path. It contains no links to hosts whose speed is
+// not known, because no path avoids them.
 func (p *planner) promise(f *flow, hops []network.Hop, holds bool) reserve.Promise {
 	return reserve.Promise{Key: f.promiseKey(), Holds: holds, Shares: slices.DeleteFunc(f.shares(hops), func(x reserve.Share) bool {
 		return p.Network.IsEdge(x.Link) && p.Book.Use(x.Link).Capacity == 0
 	})}
 }
 
-// shares returns what a flow needs along a path: its rate on every link that it takes,
-// including the one to its destination, and the reverse rate on every link that its answers
-// take, except the one to its source. On that link answers are expected, but nothing is
-// promised to them; otherwise no host that sends could be promised all of its link. The
-// links are in the order in which packets pass them.
+// shares returns the bandwidth that a flow needs along a path: its rate on every link that it
+// takes, including the link to its destination, and the reverse rate on every link that its answers
+// take, except the link to its source. On the latter link, answers are expected, but nothing is
+// promised to them; otherwise no sending host could be promised all of its link. The links are in
+// the order in which packets pass them.
 func (f *flow) shares(hops []network.Hop) []reserve.Share {
 	if len(hops) == 0 {
 		return nil
@@ -194,8 +196,8 @@ func (f *flow) shares(hops []network.Hop) []reserve.Share {
 	return out
 }
 
-// counters returns the meters that the flow and its answers pass while it is accepted.
-// Answers without a meter are counted only up to what the flow has sent.
+// counters returns the meters that count the flow and its answers while the flow is accepted.
+// Answers without a meter of their own are counted only up to the traffic of the flow itself.
 func (f *flow) counters(hops []network.Hop) (by [directions]reserve.Counter) {
 	first, last := hops[0], hops[len(hops)-1]
 	if f.isMobile() {
@@ -209,8 +211,8 @@ func (f *flow) counters(hops []network.Hop) (by [directions]reserve.Counter) {
 	return by
 }
 
-// locate finds the destination of a flow whose destination has not been heard yet, as after
-// a restart under traffic: otherwise every packet of the flow would be flooded.
+// locate finds the destination host of a flow if no packet from that host has been seen yet, for
+// example after a restart under traffic. Otherwise every packet of the flow would be flooded.
 func (p *planner) locate(ctx context.Context, f *flow) error {
 	if !f.To.IsZero() {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// FlowRules returns the rules of the flow that a packet belongs to, along a path and
-// without meters; false if the packet belongs to none. sees reports whether a switch
-// matches TCP flags.
+// FlowRules returns the rules, along a path and without meters, of the flow that a packet belongs
+// to. It returns false if the packet belongs to none. sees reports whether a switch matches TCP
+// flags.
 func FlowRules(h *packet.Headers, path network.Path, idle time.Duration, sees func(openflow.DatapathID) bool) (network.Program, bool) {
 	f, ok := match.HeaderOf(h)
 	if !ok {
@@ -22,9 +22,9 @@ func FlowRules(h *packet.Headers, path network.Path, idle time.Duration, sees fu
 	return pathRules(f, path.Hops, idle, func(network.PortRef) uint32 { return 0 }, sees), true
 }
 
-// pathRules returns a flow's rules along a path, in both directions. The rule where the
-// flow enters reports when the flow is over. meter returns the meter that traffic out of a
-// port has to pass, zero for none; sees reports whether a switch matches TCP flags.
+// pathRules returns a flow's rules along a path, in both directions. The rule where the flow enters
+// makes the switch report when the flow has been silent. meter returns the meter that traffic out
+// of a port has to pass, zero for none. sees reports whether a switch matches TCP flags.
 func pathRules(h match.Header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) network.Program {
 	led := flowpath.Forwarding{Header: h, Hops: hops, Stage: network.StageWay, Offset: rule.WayCriticalFlow, Idle: idle, Meter: meter}
 	p := network.Program{Rules: led.Rules()}
@@ -32,13 +32,14 @@ func pathRules(h match.Header, hops []network.Hop, idle time.Duration, meter fun
 	return p
 }
 
-// copyBytes is how much of a copied segment is sent to the controller: its headers.
+// copyBytes is the number of bytes of a copied segment that are sent to the controller. They
+// contain its headers.
 const copyBytes = 128
 
-// copyRules returns rules that show how a TCP connection ends: segments that close it are
-// forwarded as the others, and the controller gets a copy. It also gets a copy of segments
-// that open a connection, because an application may use the same ports again. If a switch
-// does not match TCP flags, a flow is over when it has been silent.
+// copyRules returns rules that show when a TCP connection ends: segments that close it are
+// forwarded as the others, and the controller gets a copy. The controller also gets a copy of
+// segments that open a connection, because an application may use the same ports again. On a switch
+// that does not match TCP flags, a flow ends only when it has been silent.
 func copyRules(h match.Header, hops []network.Hop, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) []network.Rule {
 	if h.Proto != packet.ProtoTCP {
 		return nil

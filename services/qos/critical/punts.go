@@ -22,7 +22,7 @@ type puntInstaller struct {
 	installing sync.Mutex // held while the rules are written
 
 	mu      sync.Mutex
-	refused map[openflow.DatapathID]error // by switch, why it refuses punt rules
+	refused map[openflow.DatapathID]error // by switch, the error with which it refuses punt rules
 	moving  network.Moving                // the mobile hosts whose first packets are punted at borders
 }
 
@@ -59,7 +59,7 @@ func (a *puntInstaller) followMobile(ctx context.Context) {
 	}
 }
 
-// Refusal is a switch that refuses the rules for first packets.
+// Refusal describes a switch that refuses the rules for first packets.
 type Refusal struct {
 	Switch openflow.DatapathID `json:"switch" doc:"Where critical flows enter unrecognised, and go like any traffic"`
 	Reason string              `json:"reason"`
@@ -78,7 +78,8 @@ func (a *puntInstaller) Refusals() []Refusal {
 	return out
 }
 
-// wholePacket makes a switch send packets to the controller in full length.
+// wholePacket is the length in an output action that makes a switch send the whole packet to the
+// controller.
 const wholePacket = 0xffff
 
 // Punts returns the rules that send the first packets of critical traffic from one switch
@@ -93,7 +94,7 @@ func Punts(d openflow.DatapathID, definitions []*Definition) (p network.Program)
 	return p
 }
 
-// punt appends a rule that sends packets to the controller, unless it has been seen.
+// punt appends a rule that sends packets to the controller, unless seen contains its match already.
 func punt(to []network.Rule, d openflow.DatapathID, stage network.Stage, offset uint16, m openflow.Match, seen map[openflow.Match]bool) []network.Rule {
 	if seen[m] {
 		return to
@@ -104,9 +105,9 @@ func punt(to []network.Rule, d openflow.DatapathID, stage network.Stage, offset 
 	})
 }
 
-// borderPunts returns the rules that send the first packets of critical traffic of mobile
-// hosts to the controller, at the borders that they pass. They apply before the rules that
-// forward these hosts' packets.
+// borderPunts returns the rules at one switch that send the first packets of mobile hosts' critical
+// traffic to the controller. It returns none if the switch is not a border. The rules apply before
+// those that forward these hosts' packets.
 func borderPunts(d openflow.DatapathID, definitions []*Definition, m network.Moving) (rules []network.Rule) {
 	if !slices.ContainsFunc(m.Borders, func(at network.PortRef) bool { return at.Switch == d }) {
 		return nil
@@ -126,8 +127,8 @@ func borderPunts(d openflow.DatapathID, definitions []*Definition, m network.Mov
 	return rules
 }
 
-// narrow restricts a match to packets with an IPv4 address of a prefix; it returns false if
-// there are none.
+// narrow restricts a match to packets with an IPv4 address in the prefix. It returns false if the
+// match has no such packets.
 func narrow(m openflow.Match, prefix openflow.OXM) (openflow.Match, bool) {
 	only := openflow.MustMatch(openflow.EthType(packet.TypeIPv4), prefix)
 	if !m.Overlaps(only) {

@@ -18,11 +18,12 @@ import (
 
 // These are limits of the service.
 const (
-	// maxFlows bounds the flows, maxPlacing those that are being placed.
+	// maxFlows bounds the number of flows, and maxPlacing the number of flows that are being
+	// placed.
 	maxFlows   = 16384
 	maxPlacing = 256
-	// holdTimeout is how long a first packet waits at most, placeTimeout how long its
-	// placement may take.
+	// holdTimeout is how long a first packet is held at most. placeTimeout is how long the
+	// placement of its flow may take.
 	holdTimeout  = 3 * time.Second
 	placeTimeout = 2 * time.Second
 )
@@ -33,7 +34,7 @@ type Options struct {
 	Rules   kit.Ledger
 	Store   store.Store
 	Book    *reserve.Book
-	// Guard limits best-effort flows to what is not promised.
+	// Guard limits best-effort flows to the bandwidth that is not promised.
 	Guard *guard.Guard
 	Log   *slog.Logger
 	// Publish publishes an event.
@@ -44,7 +45,7 @@ type Options struct {
 	Configured map[string]*Definition
 }
 
-// Service places critical flows: it finds them among first packets, and handles changes of
+// Service places critical flows. It finds them among first packets, and handles changes of
 // definitions, network and counters.
 type Service struct {
 	Options
@@ -122,7 +123,7 @@ func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
 	case network.HostRemoved: // hosts can cause these events at will
-	case network.HostAdded: // hosts can cause this one, too, but a host that was plugged in elsewhere is added there
+	case network.HostAdded: // hosts can cause this event, too, but it also shows that a host was plugged in elsewhere
 		if s.flows.between(e.Host.MAC) {
 			s.reviews.Wake()
 		}
@@ -131,8 +132,8 @@ func (s *Service) NetworkChanged(e network.Event) {
 	}
 }
 
-// Removed handles rules that a switch has removed because they were idle: the flow is over.
-// It runs on the switch's goroutine.
+// Removed handles a rule that a switch has removed because it was idle. The rule's flow is then
+// over. It runs on the switch's goroutine.
 func (s *Service) Removed(r network.Removed) {
 	id, ok := strings.CutPrefix(r.Name, "flow/")
 	if !ok {
@@ -146,7 +147,7 @@ func (s *Service) Removed(r network.Removed) {
 	}
 }
 
-// Within returns the promises to flows all of whose packets the matches cover.
+// Within returns the keys of the promises to those flows all of whose packets the matches cover.
 func (s *Service) Within(matches []openflow.Match) (out []reserve.Key) {
 	for _, f := range s.flows.all(func(f *flow) bool { return f.isWithin(matches) }) {
 		out = append(out, f.promiseKey())
@@ -154,8 +155,8 @@ func (s *Service) Within(matches []openflow.Match) (out []reserve.Key) {
 	return out
 }
 
-// GiveWay ends the flows all of whose packets the matches cover, because rules that win
-// over theirs carry them from now on. to names the owner of those rules.
+// GiveWay ends the flows all of whose packets the matches cover, because rules that win over theirs
+// forward these packets from now on. to names the owner of those rules.
 func (s *Service) GiveWay(matches []openflow.Match, to string) {
 	for _, f := range s.flows.placed() {
 		if f.isWithin(matches) {
@@ -164,5 +165,5 @@ func (s *Service) GiveWay(matches []openflow.Match, to string) {
 	}
 }
 
-// start runs f in a goroutine that Run waits for. After Run has ended it does nothing.
+// start runs f in a goroutine that Run waits for. It does nothing after Run has ended.
 func (s *Service) start(f func()) { s.tasks.Start(func(context.Context) { f() }) }

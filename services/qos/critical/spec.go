@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// MaxDefinitions bounds the definitions; each requires rules on every switch.
+// MaxDefinitions bounds the number of definitions, because each requires rules on every switch.
 const MaxDefinitions = 256
 
 // These are limits of a definition.
@@ -21,9 +21,8 @@ const (
 	minIdle     = time.Second
 	maxIdle     = 18 * time.Hour // 16 bits of seconds
 	defaultIdle = 30 * time.Second
-	// ackShare makes a flow's promise in the reverse direction one part in ackShare of its
-	// rate if its definition does not set one: TCP acknowledges every second segment, 66
-	// bytes for 3028.
+	// ackShare is the divisor of a flow's rate that gives its promise in the reverse direction, if
+	// its definition does not set one: TCP acknowledges every second segment, 66 bytes for 3028.
 	ackShare = 32
 )
 
@@ -84,7 +83,7 @@ func (s Spec) Parse() (*Definition, kit.Faults) {
 	return d, nil
 }
 
-// selects reports whether the definition selects the packet.
+// selects reports whether the definition selects the packet with the given exact match.
 func (d *Definition) selects(exact openflow.Match) bool {
 	return slices.ContainsFunc(d.Matches, func(m openflow.Match) bool { return m.Covers(exact) })
 }

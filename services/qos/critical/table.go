@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// table holds the flows. Its lock is taken before that of a flow.
+// table holds the flows. If both locks are needed, the table's is taken before a flow's.
 type table struct {
 	mu       sync.Mutex
 	byHeader map[match.Header]*flow
@@ -24,7 +24,7 @@ func newTable() *table {
 	return &table{byHeader: map[match.Header]*flow{}, byID: map[string]*flow{}, ends: flowpath.HostCounts{}}
 }
 
-// between reports whether a host has flows.
+// between reports whether the host with the given MAC address has flows.
 func (t *table) between(mac openflow.MAC) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,8 @@ func (t *table) find(h match.Header) *flow {
 	return t.lookup(h)
 }
 
-// add adds a flow, and gives it the number that it had or a free one. The lock is held.
+// add adds a flow, and gives it its former number if that is free, otherwise another free one. The
+// lock is held.
 func (t *table) add(f *flow) {
 	f.Number = t.numbers.take(f.Number)
 	t.byHeader[f.Header], t.byID[f.id] = f, f
@@ -79,7 +80,7 @@ func (t *table) donePlacing() {
 	t.placing--
 }
 
-// all returns the flows that which selects, the oldest first.
+// all returns the flows for which which returns true, the oldest first.
 func (t *table) all(which func(*flow) bool) []*flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,10 +104,10 @@ func (t *table) placed() []*flow {
 	return t.all(func(f *flow) bool { return f.status().State != StatePlacing })
 }
 
-// numbers records which numbers of flows are in use, from 1 on.
+// numbers records which numbers of flows are in use. The first number is 1.
 type numbers [maxFlows + 1]bool
 
-// take reserves a number: n if it is free, otherwise the lowest free one.
+// take reserves and returns a number: n if it is free, otherwise the lowest free one.
 func (s *numbers) take(n int) int {
 	if n < 1 || n > maxFlows || s[n] {
 		n = 1 + slices.Index(s[1:], false)

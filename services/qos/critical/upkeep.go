@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// maxAtOnce bounds the flows, or links, that are changed at once. A change mostly waits for
-// the answers of a few switches, while others are idle.
+// maxAtOnce bounds the flows, or links, that are changed at once. A change mostly waits for the
+// answers of a few switches, so others can be changed meanwhile.
 const maxAtOnce = 64
 
 // each calls f for every item, for at most maxAtOnce concurrently, and returns when all
 // calls have returned.
 func each[T any](items []T, f func(T)) { tasks.Each(items, maxAtOnce, f) }
 
-// update reads counters, and does what follows from them.
+// update reads the counters, and then moves, accepts and ends flows accordingly.
 func (s *Service) update(ctx context.Context) {
 	s.observe(ctx)
 	s.review(ctx)
@@ -30,7 +30,7 @@ func (s *Service) update(ctx context.Context) {
 	}
 }
 
-// meteredLinks returns the links on which flows pass the meters of best effort.
+// meteredLinks returns the links on which best-effort flows pass the guard's meters.
 func (s *Service) meteredLinks() (links []network.PortRef) {
 	for _, f := range s.flows.placed() {
 		if p := f.status(); !p.ended && p.State == StateBestEffort {
@@ -40,7 +40,7 @@ func (s *Service) meteredLinks() (links []network.PortRef) {
 	return links
 }
 
-// observe reads what links and flows have carried.
+// observe reads how much traffic links and flows have carried.
 func (s *Service) observe(ctx context.Context) {
 	flows := s.flows.placed()
 	switches := map[openflow.DatapathID]bool{}
@@ -60,7 +60,7 @@ func (s *Service) observe(ctx context.Context) {
 	}
 }
 
-// read records what the switch where a flow enters has counted.
+// read records the counters of a flow's rule at the switch where the flow enters.
 func (s *Service) read(f *flow) {
 	for _, r := range s.Rules.Rules(f.key()) {
 		if !r.NotifyRemoved || r.CountersAt.IsZero() {
@@ -76,10 +76,9 @@ func (s *Service) read(f *flow) {
 	}
 }
 
-// review moves the flows whose path is broken, and ends those whose hosts have moved
-// elsewhere. It chooses new paths one after the other, the oldest flows first; the rules
-// are then written concurrently. It waits for a flow that is already being changed beside
-// the others.
+// review moves the flows whose path is broken, and ends those whose hosts have moved or left. It
+// chooses new paths one after the other, for the oldest flows first; the rules are then written
+// concurrently. If a flow is being changed already, only the job of that flow waits.
 func (s *Service) review(ctx context.Context) {
 	s.punts.followMobile(ctx)
 	jobs := tasks.NewCrew(maxAtOnce)
@@ -110,10 +109,10 @@ func (s *Service) review(ctx context.Context) {
 	jobs.Wait()
 }
 
-// relieve moves flows away from links that cannot keep what was promised there, because
-// they have lost capacity or because of unlimited traffic. From each link it moves one flow
-// at a time, the youngest first: the effect is known after the next readings. It takes at
-// most half of the time until then.
+// relieve moves flows away from links that cannot keep their promises, because they have lost
+// capacity or because of unlimited traffic. From each link it moves one flow at a time, the
+// youngest first, because the effect is known only after the next readings. It takes at most half
+// of the interval between readings.
 func (s *Service) relieve(ctx context.Context) {
 	begin := time.Now()
 	relieved := map[network.PortRef]bool{}
@@ -135,8 +134,8 @@ func (s *Service) relieve(ctx context.Context) {
 	}
 }
 
-// retry accepts flows for which there was no capacity when they arrived. It takes at most
-// half of the time until the next reading.
+// retry accepts flows for which there was no capacity when they arrived. It takes at most half of
+// the interval between readings.
 func (s *Service) retry(ctx context.Context) {
 	begin := time.Now()
 	for _, f := range s.flows.placed() {

@@ -54,9 +54,10 @@ func (w *writer) matchesTCPFlags(d openflow.DatapathID) bool {
 	return flowpath.MatchesTCPFlags(w.Network, d)
 }
 
-// promiseBurst makes the meter of an accepted flow pass one part in promiseBurst of a
-// second's traffic at once. TCP that is limited to a rate reaches all of it with a quarter
-// of a second (99 to 102 % at round trips of 0, 20 and 80 ms), and 55 to 97 % with a tenth.
+// promiseBurst is the divisor that gives the burst of an accepted flow's meter: the traffic of one
+// second, divided by promiseBurst. TCP that is limited to a rate reaches all of it with the burst
+// of a quarter of a second (99 to 102 % at round trips of 0, 20 and 80 ms), and 55 to 97 % with
+// that of a tenth.
 const promiseBurst = 4
 
 // These are the directions of a flow.
@@ -71,8 +72,9 @@ var meterKeys = [directions]string{"police/", "police-back/"}
 // meterKey returns the key in the ledger of a meter that limits a flow to its promise.
 func (f *flow) meterKey(direction int) string { return meterKeys[direction] + f.id }
 
-// meterID returns the number of that meter. Flows have low numbers, for switches that
-// support few meters, and skip those of links.
+// meterID returns the number of the meter that limits a flow to its promise in one direction. The
+// numbers are low, for switches that support few meters, and leave out the numbers of links'
+// meters.
 func (f *flow) meterID(direction int) uint32 {
 	id := uint32(directions*(f.Number-1)+direction) + 1
 	if id < guard.MeterBase {
@@ -81,12 +83,11 @@ func (f *flow) meterID(direction int) uint32 {
 	return id + guard.MeterBase
 }
 
-// installMeters creates the meters that limit an accepted flow to its promise, so that what
-// it sends beyond that harms only itself: one where the flow enters, and one where its
-// answers enter if its definition sets their rate. It returns a function that returns the
-// meter for traffic out of a port. If a switch refuses meters, the flow is not limited:
-// then what it sends beyond its promise counts as traffic of others (package reserve), and
-// is reported.
+// installMeters creates the meters that limit an accepted flow to its promise, so that traffic
+// beyond it harms only the flow itself. One meter is where the flow enters. If the flow's
+// definition sets the rate of its answers, another is where these enter. It returns a function that
+// returns the meter for traffic out of a port. If a switch refuses meters, the flow is not limited:
+// traffic beyond its promise then counts as traffic of others (package reserve), and is reported.
 func (w *writer) installMeters(ctx context.Context, f *flow, hops []network.Hop) func(network.PortRef) uint32 {
 	first, last := hops[0], hops[len(hops)-1]
 	outs := [directions]network.PortRef{{Switch: first.Switch, Port: first.Out}, {Switch: last.Switch, Port: last.In}}

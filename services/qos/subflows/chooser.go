@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// shownReadings is after how many readings of counters a measurement includes what was
-	// placed.
+	// shownReadings is the number of readings of counters after which measurements include the
+	// traffic of a subflow that was just placed.
 	shownReadings = 2
-	// fullReadings is how many readings in a row must show a subflow on a full link until
-	// the subflow is moved. settleReadings is for how many readings it is left alone after
-	// that.
+	// fullReadings is the number of consecutive readings that must show a subflow on a full link
+	// before the subflow is moved. settleReadings is the number of readings after a move during
+	// which it is not moved again.
 	fullReadings   = 2
 	settleReadings = 4
-	// fullAt is the share of a link's capacity, in percent, from which on it counts as
-	// full. minGain is how wide another path has to be, in percent of what the subflow
-	// carries.
+	// fullAt is the utilisation, in percent of the capacity, from which a link counts as full.
+	// minGain is the least width of another path, in percent of the subflow's present rate, for
+	// which a subflow is moved.
 	fullAt  = 90
 	minGain = 150
 )
 
-// chooser chooses the paths of subflows. It is given times and measurements, and asks
-// neither clock nor switch. Calls that choose paths must not run concurrently.
+// chooser chooses the paths of subflows. Its callers provide times and measurements, so that it
+// needs neither clock nor switches. Calls that choose paths must not run concurrently.
 type chooser struct {
 	flows    *table
 	loads    *linkLoads
@@ -38,8 +38,9 @@ func newChoice(flows *table, book *reserve.Book, paths int, interval time.Durati
 	return chooser{flows: flows, loads: newLoads(book, shownReadings*interval), paths: paths, interval: interval}
 }
 
-// nextPath gives a subflow the next path of its connection. If no intact one is left, or
-// more has been promised there since, it finds the connection's paths anew.
+// nextPath gives a subflow the next path of its connection. If no intact path is left, or more
+// bandwidth has been promised on it since it was found, nextPath searches the connection's paths
+// anew. whole reports whether a path is intact.
 func (c *chooser) nextPath(f *subflow, t *network.Topology, now time.Time, whole func([]network.Hop) bool) (found, error) {
 	next, ok := c.flows.take(f, now)
 	if !ok || !whole(next.hops) || c.loads.promisedOn(next.hops) > next.promised {
@@ -66,8 +67,9 @@ func (c *chooser) widestPath(f *subflow, t *network.Topology, now time.Time) (fo
 	return all[0], nil
 }
 
-// update records readings of what subflows have carried, in bytes by direction: the load of
-// links, which subflows are silent, and that all yield to promises.
+// update records readings of the traffic that subflows have carried, in bytes by direction. From
+// these it derives the load of links, which subflows are silent, and how much traffic yields to
+// promises, that is, leaves its bandwidth available for them.
 func (c *chooser) update(flows []*subflow, counted func(*subflow) (bytes [directions]uint64, at time.Time)) {
 	rates, silent := map[reserve.Link]uint64{}, map[reserve.Link]int{}
 	for _, f := range flows {
@@ -98,9 +100,9 @@ func (c *chooser) update(flows []*subflow, counted func(*subflow) (bytes [direct
 	c.loads.setMeasured(rates, silent)
 }
 
-// relieve moves subflows that a full link limits to paths that would give them more: one at
-// a time from each link, because the effect is known after the next readings. It stops when
-// widen reports that it wants no more.
+// relieve moves subflows that a full link limits to paths that would give them more. From each link
+// it moves one at a time, because the effect is known only after the next readings. widen moves one
+// subflow; relieve stops when widen returns false for more.
 func (c *chooser) relieve(now time.Time, widen func(f *subflow, at network.PortRef) (moved, more bool)) {
 	relieved := map[network.PortRef]bool{}
 	for _, f := range c.flows.all() {
@@ -116,9 +118,8 @@ func (c *chooser) relieve(now time.Time, widen func(f *subflow, at network.PortR
 	}
 }
 
-// bottleneck returns the full link that limits a subflow, and reports whether enough
-// readings in a row have shown one. Nothing limits a silent subflow: it has nothing to
-// carry, or has ended.
+// bottleneck returns the full link that limits a subflow, and reports whether enough consecutive
+// readings have shown one. Nothing limits a silent subflow: it has no data to send, or has ended.
 func (c *chooser) bottleneck(f *subflow, now time.Time) (at network.PortRef, full bool) {
 	ports := flowpath.LinkPorts(f.path())
 	i := slices.IndexFunc(ports, func(at network.PortRef) bool {
@@ -138,15 +139,16 @@ func (c *chooser) bottleneck(f *subflow, now time.Time) (at network.PortRef, ful
 	return ports[i], f.full >= fullReadings
 }
 
-// widerPath returns a path that gives a subflow more than its present one with a full link,
-// and reports whether there is one. The subflow is then left alone for some time.
+// widerPath returns a path that gives a subflow more than its present path, on which the link from
+// at is full, and reports whether there is one. The subflow is then not moved again for
+// settleReadings readings.
 func (c *chooser) widerPath(f *subflow, at network.PortRef, t *network.Topology, now time.Time) (found, bool) {
 	old := f.path()
 	if old == nil {
 		return found{}, false
 	}
-	// The subflow still counts on its present path: what it carries there is not free
-	// elsewhere, and the share that another path would give it does not include it.
+	// The subflow still counts on its present path: the bandwidth that it uses there is not free
+	// for other paths, and its expected share of another path does not include that bandwidth.
 	to, err := c.widestPath(f, t, now)
 	if err != nil || slices.Equal(to.hops, old) {
 		return found{}, false

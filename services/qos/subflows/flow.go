@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// connection identifies an MPTCP connection by the token that its receiver has chosen,
-// which is unique only there.
+// connection identifies an MPTCP connection by the token that its receiver has chosen. The token is
+// unique at that receiver only.
 type connection struct {
 	Receiver netip.Addr `json:"receiver"`
 	Token    uint32     `json:"token"`
 }
 
-// stored is a subflow as the store keeps it. All fields but Hops and Moves are fixed.
+// stored is a subflow as the store keeps it. All fields but Hops and Moves never change.
 type stored struct {
 	Header     match.Header    `json:"header"`
 	Connection connection      `json:"connection"`
@@ -32,14 +32,15 @@ type stored struct {
 	Since      time.Time       `json:"since"`
 	Hops       []network.Hop   `json:"hops"`
 	Moves      int             `json:"moves,omitempty"`
-	// Plain reports that it is the whole of a connection of plain TCP.
+	// Plain reports whether the entry is a whole connection of plain TCP.
 	Plain bool `json:"plain,omitempty"`
-	// Meters holds the meters that it passes. It is set in the store only.
+	// Meters holds the meters that the subflow passes. It is set in the store only.
 	Meters []guard.Stored `json:"meters,omitempty"`
 }
 
-// subflow is a further subflow from its SYN until it has been silent. Whoever changes its
-// rules holds changing; mu guards what is not fixed.
+// subflow is a further subflow, from its SYN until it has been silent for the idle timeout.
+// changing is locked while the subflow's rules are changed. mu guards the fields after it, except
+// those of stored that never change.
 type subflow struct {
 	id       string
 	changing sync.Mutex
@@ -47,27 +48,27 @@ type subflow struct {
 	mu sync.Mutex
 	stored
 	placed, ended bool
-	// chosen is its path until its rules are written.
+	// chosen is the path that was chosen for the subflow and counts until its rules are written.
 	chosen []network.Hop
-	// silent reports that it carried nothing at the last reading.
+	// silent reports whether the subflow carried no traffic at the last reading.
 	silent bool
-	// failed reports that it could not be placed. It stays known for as long as a silent
-	// one, because otherwise a sender of SYNs that cannot be placed would cause a search
-	// for paths with each of them.
+	// failed reports whether the subflow could not be placed. It is remembered for the idle
+	// timeout, because otherwise each repeated SYN that cannot be placed would cause a search for
+	// paths.
 	failed bool
-	// waiting holds SYNs that arrived while it was being placed.
+	// waiting holds SYNs that arrived while the subflow was being placed.
 	waiting  []Held
 	counters [directions]flowpath.Counter
-	// metered lists the links on which its rules pass a meter.
+	// metered lists the links on which the subflow's rules use a meter.
 	metered []reserve.Link
 	health  flowpath.Health
-	// full counts readings in a row that show it limited by a full link. It is not checked
-	// before settleUntil, after a move.
+	// full counts consecutive readings in which a full link limited the subflow. After a move, that
+	// is not checked before settleUntil.
 	full        int
 	settleUntil time.Time
 }
 
-// identify returns the identifier of a header.
+// identify returns the identifier of the subflow with the given header.
 func identify(h match.Header) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%v/%d", h, h.VLAN))
 	return hex.EncodeToString(sum[:6])
@@ -78,7 +79,7 @@ const keyPrefix = "subflow/"
 // key returns the subflow's key in the ledger.
 func (f *subflow) key() string { return keyPrefix + f.id }
 
-// holdSYN holds a SYN together with the first one.
+// holdSYN holds a SYN of a subflow that is being placed, together with the subflow's first SYN.
 func (f *subflow) holdSYN(hold func() (Held, error)) network.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,8 +94,8 @@ func (f *subflow) holdSYN(hold func() (Held, error)) network.Verdict {
 	return network.Stop
 }
 
-// setPath records a path and the links on which a meter is passed, and returns the SYNs
-// that have waited for it. f.changing is locked.
+// setPath records the subflow's path and held, the links on which it passes a meter. It returns the
+// SYNs that have waited for the path. f.changing is locked.
 func (f *subflow) setPath(hops []network.Hop, held []reserve.Link) (waiting []Held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,8 +107,8 @@ func (f *subflow) setPath(hops []network.Hop, held []reserve.Link) (waiting []He
 	return waiting
 }
 
-// pathAndMeters returns the subflow's path, as path does, and the links on which it passes
-// a meter.
+// pathAndMeters returns the subflow's path, like path does, and the links on which the subflow
+// passes a meter.
 func (f *subflow) pathAndMeters() (hops []network.Hop, held []reserve.Link) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,8 +118,8 @@ func (f *subflow) pathAndMeters() (hops []network.Hop, held []reserve.Link) {
 	return f.Hops, f.metered
 }
 
-// currentRate returns the rate of the subflow at the last reading, in the direction that
-// carried more, in bits per second. The lock is held.
+// currentRate returns the rate of the subflow at the last reading, in bits per second, in the
+// direction with the higher rate. The lock is held.
 func (f *subflow) currentRate() uint64 {
 	return max(f.counters[forward].Rate, f.counters[reverse].Rate)
 }
@@ -133,8 +134,9 @@ func (f *subflow) path() []network.Hop {
 	return f.Hops
 }
 
-// countedPath returns the path of the subflow, or the one chosen for it, as it counts for
-// the other subflows of its connection; nil if it is silent or over.
+// countedPath returns the path of the subflow, or the path chosen for it, which counts when paths
+// for other subflows of its connection are searched. It returns nil if the subflow is silent or has
+// ended.
 func (f *subflow) countedPath() []network.Hop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +156,7 @@ func (f *subflow) rate() uint64 {
 	return f.currentRate()
 }
 
-// markFailed records that the subflow cannot be placed, and returns the SYNs that wait.
+// markFailed records that the subflow cannot be placed, and returns its held SYNs.
 func (f *subflow) markFailed() []Held {
 	_, waiting := f.markEnded()
 	f.mu.Lock()
@@ -163,8 +165,8 @@ func (f *subflow) markFailed() []Held {
 	return waiting
 }
 
-// markEnded marks the subflow as ended, reports whether it was not before, and returns the
-// SYNs that wait. f.changing is locked.
+// markEnded marks the subflow as ended, reports whether it had not ended before, and returns its
+// held SYNs. f.changing is locked.
 func (f *subflow) markEnded() (now bool, waiting []Held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,27 +12,27 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// maxWaiting bounds the SYNs of a subflow that wait for its placement: a SYN may be
-// repeated.
+// maxWaiting bounds the SYNs of one subflow that are held during its placement. There may be
+// several, because hosts repeat SYNs.
 const maxWaiting = 4
 
-// Held is a SYN that waits, such as a *network.Held.
+// Held is a SYN that is being held, such as a *network.Held.
 type Held interface {
-	// Release sends the SYN by the rules that are installed now, Output by the given
-	// actions.
+	// Release sends the SYN through the rules that are installed now. Output sends it with the
+	// given actions.
 	Release() error
 	Output(actions []openflow.Action) error
 }
 
-// These are the outcomes for a SYN with the mark.
+// These are the possible outcomes for a SYN with the mark, as labels of the metrics.
 const (
 	outcomePlaced  = "placed"
 	outcomeFailed  = "failed"       // no path was found, or a switch refused its rules
 	outcomePlain   = "not-a-join"   // plain TCP, a first subflow, or a fallback to TCP
-	outcomeInside  = "inside"       // it does not come from a host
-	outcomeForged  = "forged"       // its sender is connected elsewhere
+	outcomeInside  = "inside"       // the port is not one of a host
+	outcomeForged  = "forged"       // its sender is connected to another port
 	outcomeUnknown = "unknown-host" // the place of its sender or receiver is not known
-	outcomeMoves   = "mobile"       // the path of a mobile device is up to its service
+	outcomeMoves   = "mobile"       // the mobile host's service chooses the path
 	outcomeMost    = "most-of-port" // the limit of subflows from that port is reached
 	outcomeFull    = "most-in-all"  // the limit of all subflows is reached
 	outcomeBusy    = "busy"         // too many are being placed
@@ -60,11 +60,12 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return network.Continue
 }
 
-// unmarked sends a SYN through the tables without the mark, because of which each switch on
-// its path would punt it again.
+// unmarked holds the actions that remove the mark from a SYN and send it through the tables. With
+// the mark, each switch on its path would punt it again.
 var unmarked = []openflow.Action{openflow.SetField(openflow.IPDSCP(0)), openflow.Output(openflow.PortTable)}
 
-// handleSYN decides about a SYN with the mark. Default forwarding takes what is not placed.
+// handleSYN decides about a SYN with the mark. SYNs that are not placed are left to default
+// forwarding.
 func (s *Service) handleSYN(at network.PortRef, headers *packet.Headers, m packet.MPTCP, hold func() (Held, error)) network.Verdict {
 	select {
 	case <-s.ready:
@@ -86,7 +87,8 @@ func (s *Service) handleSYN(at network.PortRef, headers *packet.Headers, m packe
 	if source || destination {
 		return s.pass(outcomeMoves)
 	}
-	// Rules for the answers forward to the port where the SYN came in.
+	// The rules for the answers forward to the port where the SYN came in, so the sender must be
+	// connected there.
 	from, known := s.Network.HostByMAC(h.EthSrc, h.VLAN)
 	to, knownTo := s.Network.HostByMAC(h.EthDst, h.VLAN)
 	switch {
@@ -106,7 +108,8 @@ func (s *Service) pass(why string) network.Verdict {
 	return network.Continue
 }
 
-// begin starts the placement of a new subflow, unless its SYN has arrived twice meanwhile.
+// begin starts the placement of a new subflow. If another call has started it meanwhile, because
+// its SYN was repeated, begin only holds the SYN.
 func (s *Service) begin(f *subflow, hold func() (Held, error)) network.Verdict {
 	s.flows.mu.Lock()
 	defer s.flows.mu.Unlock()
@@ -122,13 +125,14 @@ func (s *Service) begin(f *subflow, hold func() (Held, error)) network.Verdict {
 	f.changing.Lock()
 	s.flows.addPlacing(f)
 	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {
-		// The controller is stopping: held packets are forwarded when their time is over.
+		// The controller is stopping. Held packets are forwarded when their holdTimeout has passed.
 		f.changing.Unlock()
 	}
 	return network.Stop
 }
 
-// wholePacket makes a switch send packets to the controller in full length.
+// wholePacket is the length in an output action that makes a switch send the whole packet to the
+// controller.
 const wholePacket = 0xffff
 
 // installPunts writes the rules for marked SYNs to every switch.
@@ -153,7 +157,8 @@ func Punts(d openflow.DatapathID, dscp uint8, seesTCPFlags bool) (p network.Prog
 	return p
 }
 
-// marked returns the match fields of SYNs with the mark, or of all segments with it.
+// marked returns the match fields of SYNs with the mark, or of all segments with the mark if the
+// switch does not match TCP flags.
 func marked(dscp uint8, seesTCPFlags bool) (all [][]openflow.OXM) {
 	for _, of := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
 		fields := []openflow.OXM{openflow.EthType(of), openflow.IPDSCP(dscp), openflow.IPProto(packet.ProtoTCP)}

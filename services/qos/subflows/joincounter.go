@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxUnplaced is how many marked packets that are not placed may come in by one port in
-	// a second. If there are more, the switch drops the port's marked packets for dropTime.
+	// maxUnplaced is the number of marked packets per second that may come in by one port without
+	// being placed. If there are more, the switch drops the port's marked packets for dropTime.
 	maxUnplaced = 200
 	dropTime    = 10 * time.Second
-	// maxCounted bounds the ports that are counted, and those whose packets are dropped.
+	// maxCounted bounds the number of ports that are counted, and the number of ports whose marked
+	// packets are dropped.
 	maxCounted = 1024
 )
 
-// joinCounter counts the marked packets that were not placed, by the port where they came
-// in.
+// joinCounter counts the marked packets that were not placed, by the port by which they came in.
 type joinCounter struct {
 	mu       sync.Mutex
 	since    time.Time // start of the current second
@@ -35,8 +35,8 @@ func newJoinCounter() *joinCounter {
 	return &joinCounter{of: map[network.PortRef]int{}, dropping: map[network.PortRef]bool{}}
 }
 
-// add counts one packet, and reports whether packets of the port are to be dropped from now
-// on.
+// add counts one packet, and reports whether the caller has to drop marked packets of the port from
+// now on.
 func (c *joinCounter) add(at network.PortRef, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *joinCounter) add(at network.PortRef, now time.Time) bool {
 	return true
 }
 
-// resume makes a port be counted again.
+// resume makes packets of a port be counted again after they were dropped.
 func (c *joinCounter) resume(at network.PortRef) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

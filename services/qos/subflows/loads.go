@@ -13,23 +13,25 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// pathsValidFor is how long paths that were found for a connection may be used.
+// pathsValidFor is how long paths that were found for a connection may be used for its next
+// subflows.
 const pathsValidFor = 10 * time.Second
 
-// linkLoads holds the loads of links and computes how wide they are for a further subflow.
-// Links are identified by the ports from which they leave.
+// linkLoads holds the loads of links and computes the width of each link for a further subflow: the
+// bandwidth that the subflow would add to its connection there. Links are identified by the ports
+// from which they leave.
 type linkLoads struct {
 	book       *reserve.Book
-	settleTime time.Duration // how long measurements do not show what was placed
+	settleTime time.Duration // how long measurements do not include a subflow that was just placed
 
 	mu       sync.Mutex
-	placed   map[reserve.Link]int    // subflows on the link, in either direction
-	carried  map[reserve.Link]uint64 // what they carried at the last reading, in bits per second
-	silent   map[reserve.Link]int    // those of them that carried nothing at the last reading
+	placed   map[reserve.Link]int    // number of subflows on the link, in either direction
+	carried  map[reserve.Link]uint64 // traffic of these subflows at the last reading, in bits per second
+	silent   map[reserve.Link]int    // number of these subflows without traffic at the last reading
 	expected []expectedLoad
 }
 
-// expectedLoad is what a subflow was expected to carry when it was placed.
+// expectedLoad is the load that a subflow was expected to cause when it was placed.
 type expectedLoad struct {
 	links []reserve.Link
 	rate  uint64
@@ -40,7 +42,7 @@ func newLoads(book *reserve.Book, unseen time.Duration) *linkLoads {
 	return &linkLoads{book: book, settleTime: unseen, placed: map[reserve.Link]int{}}
 }
 
-// add adds a subflow to the links of a path; remove removes it.
+// add counts a subflow on the links of a path. remove undoes that.
 func (l *linkLoads) add(hops []network.Hop)    { l.count(hops, 1) }
 func (l *linkLoads) remove(hops []network.Hop) { l.count(hops, -1) }
 
@@ -54,20 +56,22 @@ func (l *linkLoads) count(hops []network.Hop, n int) {
 	}
 }
 
-// setMeasured sets what subflows carry on links, and how many of them carry nothing.
+// setMeasured sets the measured rates of subflows on links, in bits per second, and the number of
+// silent subflows on each.
 func (l *linkLoads) setMeasured(rates map[reserve.Link]uint64, silent map[reserve.Link]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.carried, l.silent = rates, silent
 }
 
-// start adds a subflow to a path together with its expected load.
+// start counts a subflow on the links of a path, together with its expected load.
 func (l *linkLoads) start(f found, now time.Time) {
 	l.add(f.hops)
 	l.expect(f, now)
 }
 
-// expect records what a subflow is expected to carry on a path, until measurements show it.
+// expect records the load that a subflow is expected to cause on a path, until measurements include
+// it.
 func (l *linkLoads) expect(f found, now time.Time) {
 	if len(f.hops) == 1 {
 		return
@@ -78,7 +82,8 @@ func (l *linkLoads) expect(f found, now time.Time) {
 	l.expected = append(l.expected, expectedLoad{flowpath.LinkPorts(f.hops), f.width, now.Add(l.settleTime)})
 }
 
-// promisedOn returns the sum of what is promised on the links of a path.
+// promisedOn returns the sum of the bandwidth that is promised on the links of a path, in bits per
+// second.
 func (l *linkLoads) promisedOn(hops []network.Hop) (sum uint64) {
 	for _, at := range flowpath.LinkPorts(hops) {
 		sum += l.book.Promised(at)
@@ -86,19 +91,20 @@ func (l *linkLoads) promisedOn(hops []network.Hop) (sum uint64) {
 	return sum
 }
 
-// widths holds how wide links are at one moment, while the paths of one connection are
+// widths computes the widths of links at one moment, while the paths of one connection are
 // searched.
 type widths struct {
 	*linkLoads
-	own   map[reserve.Link]uint64 // subflows of that connection on each link
-	taken map[reserve.Link]uint64 // expected loads that are not measured yet
-	more  map[reserve.Link]uint64 // subflows added by this search
+	own   map[reserve.Link]uint64 // number of other subflows of that connection on each link
+	taken map[reserve.Link]uint64 // expected loads that measurements do not include yet
+	more  map[reserve.Link]uint64 // number of subflows added by this search
 	known map[reserve.Link]linkInfo
 }
 
-// linkInfo is what is known about one direction of a link: what is free; what is not
-// promised; the part of that which other traffic does not use either; and the number of
-// subflows on it, without silent ones, which a host can open at will.
+// linkInfo holds what is known about one direction of a link, in bits per second. free is the
+// unused capacity. unpromised is the capacity that is not promised. shared is the part of
+// unpromised that no other traffic than subflows uses. subflows is the number of subflows on the
+// link, without silent ones, which a host can open at will.
 type linkInfo struct{ free, unpromised, shared, subflows uint64 }
 
 // widths returns the widths for a further subflow of a connection whose other subflows use
@@ -126,7 +132,7 @@ func (w widths) take(links []reserve.Link, rate uint64) {
 	}
 }
 
-// add adds one more subflow on a path.
+// add counts one more subflow on a path during this search.
 func (w widths) add(f found) {
 	links := flowpath.LinkPorts(f.hops)
 	w.take(links, f.width)
@@ -141,7 +147,7 @@ func (w widths) infoOf(at reserve.Link) linkInfo {
 		return l
 	}
 	use := w.book.Use(at)
-	free := w.book.EstimateFree(at) // what subflows carry is available for promises, but not for other subflows
+	free := w.book.EstimateFree(at) // bandwidth that subflows use is available for promises, but not for other subflows
 	l := linkInfo{unpromised: use.Capacity - min(w.book.Promised(at), use.Capacity)}
 	w.mu.Lock()
 	l.free = free - min(w.carried[at], free)
@@ -152,17 +158,18 @@ func (w widths) infoOf(at reserve.Link) linkInfo {
 	return l
 }
 
-// othersPart bounds how much of a full link a further subflow can take from traffic that is
-// neither promised nor a subflow: one part in othersPart of what is not promised. Such
-// traffic yields, but the number of its connections is not known.
+// othersPart bounds how much of a full link a further subflow can take from traffic that is neither
+// promised nor a subflow: the capacity that is not promised, divided by othersPart. Such traffic
+// yields to a new subflow, but the number of its connections is not known.
 const othersPart = 8
 
-// gainAt returns how much more a connection would get by a further subflow in one direction
-// of a link, in bits per second. It is the greatest of: what is free; the growth of the
-// connection's share, beside the subflows on the link, of what is neither used by other
-// traffic nor promised; and its part of what that other traffic uses, which is less for
-// each subflow that it has there. If the connection has the link for itself, nothing grows,
-// and a small part stands for that.
+// gainAt returns how much more a connection would get by a further subflow in one direction of a
+// link, in bits per second. It is the greatest of three values. The first is the free capacity. The
+// second is the growth of the connection's share, beside the other subflows on the link, of the
+// capacity that is neither promised nor used by other traffic. The third is the part that the
+// subflow takes from this other traffic; it is less for each subflow that the connection has there
+// already. If the connection is alone on the link, its share does not grow, and a small part stands
+// for that.
 func (w widths) gainAt(at reserve.Link) uint64 {
 	l := w.infoOf(at)
 	n := l.subflows + w.more[at]
@@ -175,17 +182,16 @@ func (w widths) gainAt(at reserve.Link) uint64 {
 	return max(l.free-min(l.free, w.taken[at]), grows, part/((n+1)*(own+1)))
 }
 
-// width returns the smaller gain of both directions, because a SYN does not tell which one
-// data takes.
+// width returns the smaller gain of the two directions, because a SYN does not tell in which
+// direction data will flow.
 func (w widths) width(l network.Link) uint64 { return min(w.gainAt(l.From), w.gainAt(l.To)) }
 
-// detourFactor is how many times as wide a path has to be if it is longer than the
-// shortest.
+// detourFactor is how many times as wide as the shortest path a longer path has to be.
 const detourFactor = 2
 
-// widest returns up to k paths between two ports: each the widest of the shortest that
-// those before it leave, or one that is at most two links longer and at least twice as
-// wide.
+// widest returns up to k paths between two ports. Each is the widest of the shortest paths in the
+// capacity that the paths before it leave, or one that is at most two links longer and at least
+// twice as wide.
 func (w widths) widest(t *network.Topology, from, to network.PortRef, k int) ([]found, error) {
 	var all []found
 	for range k {

@@ -10,9 +10,8 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// Subflows use only what is not promised: what they carry counts as available for promises,
-// and on links where something is promised that no queue enforces, they pass the guard's
-// meter.
+// Subflows use only bandwidth that is not promised: their traffic counts as available for promises.
+// On links where a promise is not enforced by a queue, they pass the guard's meter.
 
 // These are the directions of a subflow.
 const (
@@ -26,7 +25,8 @@ func (f *subflow) yieldKey(direction int) reserve.Key {
 	return reserve.Key{Owner: Owner, ID: f.id + [directions]string{"", "/back"}[direction]}
 }
 
-// links returns the links by which a path leaves switches, in one direction.
+// links returns the links that packets take along a path in one direction, each as the port by
+// which it leaves a switch.
 func links(hops []network.Hop, direction int) (all []reserve.Link) {
 	for _, at := range flowpath.LinkPorts(hops) {
 		forth := slices.ContainsFunc(hops, func(h network.Hop) bool { return at == network.PortRef{Switch: h.Switch, Port: h.Out} })
@@ -37,7 +37,8 @@ func links(hops []network.Hop, direction int) (all []reserve.Link) {
 	return all
 }
 
-// bookYielding enters a subflow on a path into the book, as yielding traffic.
+// bookYielding enters a subflow on a path into the book of promises as yielding, that is, as
+// traffic whose bandwidth is available for promises.
 func (c *chooser) bookYielding(f *subflow, hops []network.Hop) {
 	for direction := range directions {
 		p := reserve.Promise{Key: f.yieldKey(direction), Yields: true}
@@ -48,28 +49,28 @@ func (c *chooser) bookYielding(f *subflow, hops []network.Hop) {
 	}
 }
 
-// releaseYielding removes it from the book.
+// releaseYielding removes a subflow's entries from the book.
 func (c *chooser) releaseYielding(f *subflow) {
 	for direction := range directions {
 		c.loads.book.Release(f.yieldKey(direction))
 	}
 }
 
-// promisedLinks returns the links of a path on which something is promised that no queue
-// enforces, or on which a flow waits for a promise: what subflows leave there is known only
-// if they pass a meter.
+// promisedLinks returns the links of a path on which a promise is not enforced by a queue, or on
+// which a flow waits for a promise. There, subflows have to pass a meter, because otherwise it is
+// not known how much they leave.
 func (c *placer) promisedLinks(hops []network.Hop) []reserve.Link {
 	return slices.DeleteFunc(flowpath.LinkPorts(hops), func(at reserve.Link) bool { return c.Book.Unenforced(at) == 0 && !c.Book.Waiting(at) })
 }
 
-// meteredLinks returns those of these links that have a meter, which a subflow has to pass.
-// A switch may be late with a meter, or refuse it.
+// meteredLinks returns those of a path's promised links that have a meter. Subflows have to pass
+// these meters. A switch may be late with a meter, or refuse it.
 func (c *placer) meteredLinks(hops []network.Hop) []reserve.Link {
 	return slices.DeleteFunc(c.promisedLinks(hops), func(at reserve.Link) bool { return c.Guard.Meter(at) == 0 })
 }
 
-// meter returns a function that returns the meter of a port if the port is among the
-// metered links.
+// meter returns a function that returns the meter of a port if held contains the port, and
+// otherwise zero.
 func (c *placer) meter(held []reserve.Link) func(network.PortRef) uint32 {
 	return func(at network.PortRef) uint32 {
 		if !slices.Contains(held, at) {
@@ -79,8 +80,8 @@ func (c *placer) meter(held []reserve.Link) func(network.PortRef) uint32 {
 	}
 }
 
-// updateAllMeters makes subflows pass meters where something has been promised, and no
-// longer where nothing is.
+// updateAllMeters makes subflows pass meters on links where something has been promised, and stops
+// that where nothing is promised any more.
 func (s *Service) updateAllMeters(ctx context.Context) {
 	lacking := map[reserve.Link][]*subflow{}
 	flows := s.flows.all()
@@ -110,7 +111,7 @@ func (c *placer) updateMeters(ctx context.Context, f *subflow) {
 	}
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	hops, now := f.pathAndMeters() // another call may have updated it meanwhile
+	hops, now := f.pathAndMeters() // another call may have updated the subflow meanwhile
 	held := c.meteredLinks(hops)
 	if hops == nil || slices.Equal(now, held) {
 		return

@@ -49,8 +49,8 @@ func (c *placer) load(ctx context.Context) error {
 	})
 }
 
-// redeclare declares the rules of an earlier controller's subflows. Switches that are not
-// connected yet are compared with these rules when they connect, and keep what they have.
+// redeclare declares the rules of an earlier controller's subflows. A switch that is not connected
+// yet is compared with these rules when it connects, and keeps the rules that it still has.
 func (c *placer) redeclare(ctx context.Context) {
 	each(c.chooser.flows.all(), func(f *subflow) {
 		f.changing.Lock()

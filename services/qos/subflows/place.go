@@ -22,11 +22,10 @@ type placer struct {
 	chooser chooser
 	metrics *metrics
 	records kit.Records[stored]
-	ctx     context.Context // the context of the service
-	// choosing serialises the choice of paths, because each choice depends on those before
-	// it.
+	ctx     context.Context // ends with the service
+	// choosing is held while a path is chosen, because each choice depends on those before it.
 	choosing sync.Mutex
-	// Hosts can cause as many of these lines as they like.
+	// These limit log lines that hosts can cause at will.
 	warnLimit, infoLimit lograte.Limit
 	// promises runs the update of the meters that subflows pass.
 	promises kit.Loop
@@ -69,8 +68,8 @@ func (c *placer) nextPath(f *subflow) (found, error) {
 	})
 }
 
-// widestPath chooses the widest path for a subflow at present, and counts the subflow there
-// from then on.
+// widestPath chooses the widest path for a subflow at present, and counts the subflow on it from
+// then on.
 func (c *placer) widestPath(f *subflow) (found, error) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
@@ -82,8 +81,8 @@ func (c *placer) widestPath(f *subflow) (found, error) {
 	return to, err
 }
 
-// widerPath chooses a path that gives a subflow more than one with a full link, and reports
-// whether there is one.
+// widerPath chooses a path that gives a subflow more than its present path, on which the link from
+// at is full. It reports whether there is one, and counts the subflow on it from then on.
 func (c *placer) widerPath(f *subflow, at network.PortRef, now time.Time) (found, bool) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
@@ -94,8 +93,8 @@ func (c *placer) widerPath(f *subflow, at network.PortRef, now time.Time) (found
 	return to, ok
 }
 
-// route forwards a subflow along a path, and returns the SYNs that have waited for it. If
-// it fails, the subflow no longer counts on that path.
+// route forwards a subflow along a path, and returns the SYNs that have waited for it. If it fails,
+// the subflow is no longer counted on that path.
 func (c *placer) route(ctx context.Context, f *subflow, hops []network.Hop, allowDown bool) (waiting []Held, err error) {
 	promised := c.promisedLinks(hops)
 	c.Guard.Ensure(ctx, promised)
@@ -112,7 +111,7 @@ func (c *placer) route(ctx context.Context, f *subflow, hops []network.Hop, allo
 	return waiting, nil
 }
 
-// install writes the rules of a path; on the metered links they pass a meter.
+// install writes the rules of a path. On the links that held lists, packets pass a meter.
 func (c *placer) install(ctx context.Context, f *subflow, hops []network.Hop, held []reserve.Link, allowDown bool) error {
 	return c.Rules.Apply(ctx, f.key(), pathRules(f.Header, hops, c.Idle, c.meter(held)), network.ApplyOptions{Waves: kit.Waves(hops), AllowDown: allowDown})
 }
@@ -125,8 +124,8 @@ func pathRules(h match.Header, hops []network.Hop, idle time.Duration, meter fun
 	return network.Program{Rules: led.Rules()}
 }
 
-// FlowRules returns the rules of the subflow that a packet belongs to, along a path; false
-// if the packet belongs to none.
+// FlowRules returns the rules, along a path, of the subflow that a packet belongs to. It returns
+// false if the packet belongs to none.
 func FlowRules(h *packet.Headers, path network.Path, idle time.Duration) (network.Program, bool) {
 	f, ok := match.HeaderOf(h)
 	if !ok || f.Proto != packet.ProtoTCP {
@@ -152,7 +151,7 @@ func (c *placer) giveUp(f *subflow, why error) {
 	c.Publish("subflow.failed", map[string]any{"flow": f.Header.String(), "reason": why.Error()})
 }
 
-// cleanUp returns a context for cleaning up that the end of the service does not cancel.
+// cleanUp returns a context for cleaning up. It is not cancelled when the service ends.
 func (c *placer) cleanUp() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(c.ctx), placeTimeout)
 }
@@ -184,7 +183,7 @@ func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
 	c.save(f)
 }
 
-// end removes a subflow: its rules and its record.
+// end removes a subflow with its rules and its record. why is the reason in the event.
 func (c *placer) end(f *subflow, why string) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -200,7 +199,7 @@ func (c *placer) end(f *subflow, why string) {
 	if err := c.records.Delete(ctx, f.id); err != nil {
 		c.warnLimit.Warn(c.Log, "a subflow stays stored", "subflow", f.Header, "error", err)
 	}
-	c.chooser.flows.remove(f) // only now may a SYN start it anew, under the same names
+	c.chooser.flows.remove(f) // only now may a SYN start the subflow anew, under the same keys
 	r := f.record()
 	r.Reason = why
 	c.Publish("subflow.ended", r)

@@ -16,10 +16,11 @@ import (
 // a path of its own, as in Hedera (Al-Fares et al., NSDI 2010).
 
 const (
-	// largeShare is the part of its host's link, in percent, from which on a connection
-	// counts as large.
+	// largeShare is the rate, in percent of the capacity of its host's link, from which a
+	// connection counts as large.
 	largeShare = 10
-	// maxLarge bounds the connections that are considered after a reading: the largest.
+	// maxLarge bounds the number of connections, the largest ones, that are considered after each
+	// reading.
 	maxLarge = 64
 )
 
@@ -28,7 +29,7 @@ type Sampled interface {
 	Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker
 }
 
-// placeLarge gives paths to large connections of plain TCP.
+// placeLarge starts the placement of large connections of plain TCP.
 func (s *Service) placeLarge(context.Context) {
 	if s.Sampled == nil {
 		return
@@ -40,8 +41,8 @@ func (s *Service) placeLarge(context.Context) {
 	}
 }
 
-// placeable reports whether a conversation may get a path. Conversations that have one, or
-// cannot have one, do not count among the largest.
+// placeable reports whether a conversation may get a path. Conversations that have a path already,
+// or cannot get one, do not count among the maxLarge largest ones.
 func (s *Service) placeable(c stats.Conversation) bool {
 	if c.Proto != packet.ProtoTCP || !s.Network.IsEdge(c.At) {
 		return false
@@ -50,15 +51,15 @@ func (s *Service) placeable(c stats.Conversation) bool {
 	return f != nil && s.flows.find(f.Header) == nil
 }
 
-// isLarge reports whether a connection is large, even allowing for the error of few
-// samples.
+// isLarge reports whether a connection is certainly large. It allows for the error of estimates
+// from few samples.
 func (s *Service) isLarge(t stats.Talker) bool {
 	capacity := float64(s.Book.Use(t.At).Capacity)
 	return capacity > 0 && t.Bits*(1-t.Error) >= capacity*largeShare/100
 }
 
-// plainFlow returns a connection of plain TCP between two hosts; nil if their places are
-// not known, or another service decides its path.
+// plainFlow returns the subflow that stands for a connection of plain TCP between two hosts; nil if
+// the hosts' places are not known, or another service decides their paths.
 func (s *Service) plainFlow(c stats.Conversation) *subflow {
 	from, known := s.host(c.Src.Addr())
 	to, knownTo := s.host(c.Dst.Addr())
@@ -75,7 +76,7 @@ func (s *Service) plainFlow(c stats.Conversation) *subflow {
 	return &subflow{stored: stored{Header: h, From: from.At, To: to.At, Since: time.Now(), Plain: true}}
 }
 
-// host returns a host that is not mobile, and reports whether it is known.
+// host returns the host with an address, and reports whether it is known and not mobile.
 func (s *Service) host(a netip.Addr) (network.Host, bool) {
 	if _, moves := s.Network.Anchored(a); moves {
 		return network.Host{}, false
@@ -83,8 +84,8 @@ func (s *Service) host(a netip.Addr) (network.Host, bool) {
 	return s.Network.HostByIP(a)
 }
 
-// beginPlain starts the placement of a connection, unless it is placed already or was tried
-// recently.
+// beginPlain starts the placement of a connection of plain TCP, unless it is placed already or was
+// tried recently.
 func (s *Service) beginPlain(f *subflow) {
 	s.flows.mu.Lock()
 	defer s.flows.mu.Unlock()

@@ -21,30 +21,30 @@ const Owner = "qos-subflow"
 
 // These are limits of the service.
 const (
-	// maxSubflows bounds the subflows, maxPlacing those that are being placed, and
-	// maxPlacingEach those of them that came in by one port, so that other ports are served
-	// meanwhile.
+	// maxSubflows bounds the number of subflows, and maxPlacing the number of those that are being
+	// placed. maxPlacingEach bounds the latter for each port by which they come in, so that
+	// subflows of other ports can be placed meanwhile.
 	maxSubflows    = 8192
 	maxPlacing     = 256
 	maxPlacingEach = 32
-	// placeTimeout is how long a placement may take, and how long undoing a failed one. A
-	// SYN is held for both, because otherwise it would be forwarded with the mark.
+	// placeTimeout is how long a placement may take, and how long the cleanup of a failed one. A
+	// SYN is held for both (holdTimeout), because otherwise it would be forwarded with the mark.
 	placeTimeout = 2 * time.Second
 	holdTimeout  = 2*placeTimeout + time.Second
-	// meterDelay is how soon subflows are metered on a link on which something has been
-	// promised.
+	// meterDelay is how soon after a promise subflows on the promised links are metered.
 	meterDelay = 20 * time.Millisecond
 )
 
-// Settings holds the choices of an operator.
+// Settings holds the operator's settings.
 type Settings struct {
-	// Enabled makes SYNs with the mark come to the controller.
+	// Enabled reports whether SYNs with the mark are sent to the controller.
 	Enabled bool
 	// DSCP is the mark of SYNs that join a connection.
 	DSCP uint8
-	// Paths bounds the paths of a connection; further subflows share them.
+	// Paths bounds the number of paths of a connection. If it has more subflows, they share these
+	// paths.
 	Paths int
-	// Most bounds the placed subflows that come in by one port.
+	// Most bounds the number of placed subflows that come in by one port.
 	Most int
 	// Idle is how long a subflow has to be silent until it counts as over, in whole
 	// seconds.
@@ -58,7 +58,7 @@ type Options struct {
 	Rules   kit.Ledger
 	Store   store.Store
 	Book    *reserve.Book
-	// Guard limits subflows to what promises leave.
+	// Guard limits subflows to the bandwidth that is not promised.
 	Guard *guard.Guard
 	Log   *slog.Logger
 	// Publish publishes an event.
@@ -70,7 +70,8 @@ type Options struct {
 	Sampled Sampled
 }
 
-// Service places subflows.
+// Service places further subflows of MPTCP connections. It finds their SYNs among packets, and
+// handles changes of network and counters.
 type Service struct {
 	Options
 	flows     *table
@@ -137,7 +138,7 @@ func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
 	case network.HostRemoved, network.HostChanged, network.HostRefused: // hosts can cause these events at will
-	case network.HostAdded: // hosts can cause this one, too, but a host that was plugged in elsewhere is added there
+	case network.HostAdded: // hosts can cause this event, too, but it also shows that a host was plugged in elsewhere
 		if s.flows.between(e.Host.MAC) {
 			s.reviews.Wake()
 		}
@@ -146,7 +147,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	}
 }
 
-// Removed handles rules that a switch has removed because they were idle: the subflow is
+// Removed handles a rule that a switch has removed because it was idle. The rule's subflow is then
 // over. It runs on the switch's goroutine.
 func (s *Service) Removed(r network.Removed) {
 	if id, ok := strings.CutPrefix(r.Name, keyPrefix); ok {

@@ -8,22 +8,22 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// Simulated places subflows as Service does, but in a simulated network: it is given what
-// Service learns from clocks, switches and packets. It must be used by one goroutine, and
-// enforces no limits.
+// Simulated places subflows like Service does, but in a simulated network. Its caller provides the
+// information that Service gets from clocks, switches and packets. It must be used by one
+// goroutine, and enforces no limits.
 type Simulated struct {
 	chooser
 	topology *network.Topology
 }
 
-// NewSimulated returns a Simulated without subflows. use returns what was measured on a
-// link at the last reading, and interval is the interval of readings.
+// NewSimulated returns a Simulated without subflows. use returns the measured use of a link at the
+// last reading, and interval is the time between readings.
 func NewSimulated(t *network.Topology, use func(reserve.Link) reserve.Use, paths int, interval time.Duration) *Simulated {
 	return &Simulated{newChoice(newTable(0), reserve.New(use), paths, interval), t}
 }
 
-// Place gives a new subflow of a connection its path. Other methods identify the subflow by
-// its name, which also orders subflows of the same time.
+// Place gives a new subflow of a connection its path. name identifies the subflow in calls of other
+// methods, and also orders subflows that began at the same time.
 func (s *Simulated) Place(name string, token uint32, from, to network.PortRef, now time.Time) ([]network.Hop, error) {
 	f := &subflow{id: name, stored: stored{Connection: connection{Token: token}, From: from, To: to, Since: now}}
 	s.flows.mu.Lock()
@@ -48,8 +48,8 @@ func (s *Simulated) End(name string) {
 	}
 }
 
-// Read records what each subflow has carried, in bytes, and returns those that take another
-// path from now on.
+// Read records the traffic that each subflow has carried since its begin, in bytes, and returns the
+// new paths of subflows that are moved.
 func (s *Simulated) Read(now time.Time, carried func(name string) uint64) (moved map[string][]network.Hop) {
 	s.update(s.flows.all(), func(f *subflow) ([directions]uint64, time.Time) {
 		return [directions]uint64{forward: carried(f.id)}, now

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// table holds the subflows, and the paths of their connections. Its lock is taken before
-// that of a subflow.
+// table holds the subflows, and the paths of their connections. If both locks are needed, the
+// table's is taken before a subflow's.
 type table struct {
-	maxPerPort int // from one port
+	maxPerPort int // bounds the subflows from one port
 
 	mu          sync.Mutex
 	byHeader    map[match.Header]*subflow
@@ -27,8 +27,8 @@ type table struct {
 	placingAll  int
 }
 
-// connPaths holds the paths that were found for a connection at one time and are not used
-// yet. It lasts as long as the connection has subflows.
+// connPaths holds the subflows of a connection, and the paths that one search found for it and that
+// are not used yet. It is kept as long as the connection has subflows.
 type connPaths struct {
 	subflows []*subflow
 	from, to network.PortRef
@@ -36,8 +36,8 @@ type connPaths struct {
 	at       time.Time // when they were found
 }
 
-// found is a path with its width when it was found, and what was promised on its links
-// then, in bits per second.
+// found is a path, with its width and the sum of the bandwidth that was promised on its links when
+// it was found, in bits per second.
 type found struct {
 	hops            []network.Hop
 	width, promised uint64
@@ -57,21 +57,21 @@ func (t *table) find(h match.Header) *subflow {
 	return cmp.Or(t.byHeader[h], t.byHeader[h.Reverse()])
 }
 
-// named returns the subflow of an identifier; nil if there is none.
+// named returns the subflow with the given identifier; nil if there is none.
 func (t *table) named(id string) *subflow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
 }
 
-// between reports whether a host has subflows.
+// between reports whether the host with the given MAC address has subflows.
 func (t *table) between(mac openflow.MAC) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ends.Has(mac)
 }
 
-// refusal returns the outcome with which another subflow from a port is refused, or "". The
+// refusal returns the outcome that explains why another subflow from a port is refused, or "". The
 // lock is held.
 func (t *table) refusal(from network.PortRef) string {
 	switch {
@@ -101,7 +101,8 @@ func (t *table) add(f *subflow) {
 	c.subflows = append(c.subflows, f)
 }
 
-// remove removes a subflow, and with the last one of a connection its paths.
+// remove removes a subflow. With the last subflow of a connection, it also removes the connection's
+// paths.
 func (t *table) remove(f *subflow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +137,7 @@ func (t *table) donePlacing(f *subflow) {
 	}
 }
 
-// forget removes the subflows that could not be placed and arrived before the given time.
+// forget removes the subflows that could not be placed and whose SYN arrived before the given time.
 func (t *table) forget(before time.Time) {
 	for _, f := range t.all() {
 		f.mu.Lock()
@@ -148,8 +149,8 @@ func (t *table) forget(before time.Time) {
 	}
 }
 
-// take returns the next path of a connection between two ports, if there is one that was
-// found recently.
+// take removes and returns the next unused path of a subflow's connection between the subflow's
+// ports. It reports whether there is one that was found recently enough.
 func (t *table) take(f *subflow, now time.Time) (found, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,9 +163,9 @@ func (t *table) take(f *subflow, now time.Time) (found, bool) {
 	return next, true
 }
 
-// others returns the paths of the other subflows of a connection between the same two
-// ports, without silent ones. Subflows between other ports do not count: a token is no
-// secret, and another host may use it.
+// others returns the paths of the other subflows of a connection between the same two ports,
+// without silent ones. Subflows between other ports do not count, because a token is no secret, and
+// another host may use it.
 func (t *table) others(f *subflow) (all [][]network.Hop) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +179,7 @@ func (t *table) others(f *subflow) (all [][]network.Hop) {
 	return all
 }
 
-// keep stores paths that have been found for a connection for its next subflows.
+// keep stores the remaining paths of a search for the next subflows of the connection.
 func (t *table) keep(f *subflow, left []found, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

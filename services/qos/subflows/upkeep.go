@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/services/qos/flowpath"
 )
 
-// update reads counters, and does what follows from them.
+// update reads the counters, and then moves, places and ends subflows accordingly.
 func (s *Service) update(ctx context.Context) {
 	s.flows.forget(time.Now().Add(-s.Idle))
 	s.observe(ctx)
@@ -21,7 +21,7 @@ func (s *Service) update(ctx context.Context) {
 	s.placeLarge(ctx)
 }
 
-// observe reads what subflows have carried.
+// observe reads how much traffic the subflows have carried.
 func (s *Service) observe(ctx context.Context) {
 	flows := s.flows.all()
 	var switches []openflow.DatapathID
@@ -41,7 +41,7 @@ func (s *Service) observe(ctx context.Context) {
 			switch {
 			case r.Switch != f.From.Switch || r.CountersAt.IsZero():
 				continue
-			case r.NotifyRemoved: // the counter of the rule where it enters
+			case r.NotifyRemoved: // the counter of the rule where the subflow enters
 				bytes[forward] = r.Bytes
 			default:
 				bytes[reverse] = r.Bytes
@@ -52,9 +52,9 @@ func (s *Service) observe(ctx context.Context) {
 	})
 }
 
-// review moves subflows whose path is broken, and ends those that have no other path or
-// whose hosts have moved elsewhere. A path that may be broken, because one of its switches
-// is disconnected, counts as broken for subflows that have another path.
+// review moves subflows whose path is broken, and ends subflows that have no other path or whose
+// hosts have moved. If a switch of a path is disconnected, the path may be broken. It then counts
+// as broken only for subflows that have another path.
 func (s *Service) review(ctx context.Context) {
 	each(s.flows.all(), func(f *subflow) {
 		hops := f.path()
@@ -78,14 +78,14 @@ func (s *Service) review(ctx context.Context) {
 	})
 }
 
-// maxDisconnected is how long a subflow without another path stays on one with a
-// disconnected switch. The switch may have lost only its connection to the controller and
-// still forward along that path: if the rules of the other switches were removed, what it
-// sends would end there.
+// maxDisconnected is how long a subflow without another path stays on a path with a disconnected
+// switch. The switch may have lost only its connection to the controller and still forward along
+// that path. If the rules of the other switches were removed, the subflow's packets would be lost
+// at that switch.
 const maxDisconnected = 10 * time.Minute
 
-// repair moves a subflow whose path is broken to the widest path at present. If there is
-// none and over is set, the subflow ends.
+// repair moves a subflow whose path is broken to the widest path at present. If there is none and
+// over is set, it ends the subflow.
 func (c *placer) repair(ctx context.Context, f *subflow, why string, over bool) {
 	f.changing.Lock()
 	hops := f.path()
@@ -113,8 +113,8 @@ func (s *Service) relieve(ctx context.Context) {
 	})
 }
 
-// widen moves a subflow to a path that gives it more, if there is one, and reports whether
-// it did.
+// widen moves a subflow to a path that gives it more, if there is one, and reports whether there
+// was.
 func (c *placer) widen(ctx context.Context, f *subflow, at network.PortRef, now time.Time) bool {
 	f.changing.Lock()
 	defer f.changing.Unlock()
