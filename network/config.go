@@ -32,19 +32,20 @@ type Config struct {
 	Log *slog.Logger
 	// Publish, if set, receives every event with its name, for the event bus.
 	Publish func(kind string, attrs any)
-	// Overrides replace the capabilities that switches report; the entry of switch 0 is for all
-	// others.
+	// Overrides replace the capabilities that switches report. The entry of switch 0 applies to
+	// every switch that has no entry of its own.
 	Overrides map[openflow.DatapathID]Override
 	// Generation distinguishes this start of the controller in cookies; zero takes it from the
 	// clock.
 	Generation uint16
 
 	// CompareInterval is the time between two comparisons of a switch's rules, groups and meters
-	// with what is declared. Negative means to compare only when a switch reports that it has
-	// removed a rule which is still wanted.
+	// with the declared ones. Negative means to compare only when a switch reports that it has
+	// removed a rule which is still declared.
 	CompareInterval time.Duration
 
-	// Role is requested from every switch. RoleNoChange, the default, leaves the role at equal.
+	// Role is the role that the controller requests from every switch. With RoleNoChange, the
+	// default, it requests none and has the role equal.
 	Role openflow.Role
 
 	// EchoInterval is the longest time between two rounds of echo requests, and EchoTimeout the
@@ -57,30 +58,30 @@ type Config struct {
 	MaxSwitches int
 	// MaxPorts bounds the number of ports of one switch. A switch with more is refused.
 	MaxPorts int
-	// Memory bounds the memory that all switches together take beyond a share of 256 KiB each, in
-	// bytes: for replies until they have been used, output that switches have not read, and held
-	// packets. When it is used up, the session that takes most is ended.
+	// Memory bounds the memory, in bytes, that the sessions of all switches together take beyond a
+	// share of 256 KiB each. It counts replies until they have been used, output that switches have
+	// not read, and held packets. When it is used up, the session that takes most is ended.
 	Memory int64
 
 	// HoldLimit bounds the number of packets held on one switch.
 	HoldLimit int
-	// PacketOutBytes bounds the packet-outs queued for one switch, in bytes. What does not fit is
-	// dropped and counted.
+	// PacketOutBytes bounds the packet-outs queued for one switch, in bytes. Packet-outs that do not
+	// fit are dropped and counted.
 	PacketOutBytes int
 
 	// ForwardIdle is the idle timeout of default forwarding's rules.
 	ForwardIdle time.Duration
 	// ForwardRules bounds the number of default forwarding's rules on one switch.
 	ForwardRules int
-	// ForwardMetric is what default forwarding's paths minimise.
+	// ForwardMetric is the metric that default forwarding's paths minimise.
 	ForwardMetric Metric
 	// Proactive forwards ordinary packets by rules for each destination, over all equally good
 	// paths, instead of rules for each pair of hosts that communicate. ForwardMetric must be hops
 	// or capacity then. ForwardUnequal also uses longer paths, as long as each hop leads nearer to
 	// the destination.
 	Proactive, ForwardUnequal bool
-	// ForwardPrefixes holds prefixes whose addresses are all behind one switch. The other switches
-	// have one rule for each of them.
+	// ForwardPrefixes maps a prefix to the switch behind which all of its addresses are. Every other
+	// switch has a single rule for the prefix.
 	ForwardPrefixes map[netip.Prefix]openflow.DatapathID
 	// DisableForwarding leaves default forwarding out of the chain.
 	DisableForwarding bool
@@ -100,9 +101,9 @@ type Config struct {
 	// is claimed elsewhere.
 	HostConfirm time.Duration
 	// HostGrace is how long a claim about a host waits for the host's switch, if that has
-	// disconnected or reconnected a moment ago, so that the host can be probed. A switch that is
-	// expected after the start is waited for three times as long. Zero means hosts.DefaultGrace; a
-	// negative value means not to wait.
+	// disconnected or reconnected a moment ago, so that the host can be probed. After the start, a
+	// claim waits three times as long for a switch that is expected to connect. Zero means
+	// hosts.DefaultGrace; a negative value means not to wait.
 	HostGrace time.Duration
 	// Remembered holds the hosts that were known before the start. Remember, if set, stores the
 	// changes since its last call for the next start. It is called every ten seconds at most, and
@@ -124,8 +125,8 @@ type Config struct {
 	Measure   Measure
 	SFlow     string
 	SFlowConn net.PacketConn
-	// Capacities holds the capacities of links that leave by these ports, in bits per second. They
-	// replace the speeds of the ports.
+	// Capacities holds, for a port, the capacity of the link that leaves by it, in bits per second.
+	// It replaces the speed that the switch reports for the port.
 	Capacities map[PortRef]uint64
 }
 

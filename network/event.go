@@ -18,7 +18,7 @@ const (
 	// PortUp and PortDown mean that a port appeared or its link came up, or the reverse.
 	PortUp
 	PortDown
-	// LinkUp and LinkDown are about one direction of a link between switches.
+	// LinkUp and LinkDown mean that one direction of a link between switches was found or lost.
 	LinkUp
 	LinkDown
 	// HostAdded, HostMoved and HostRemoved are changes of the host table.
@@ -27,18 +27,19 @@ const (
 	HostRemoved
 	// HostChanged means that a host's addresses have changed.
 	HostChanged
-	// SwitchRefused means that a switch was not let in, for its Reason.
+	// SwitchRefused means that a switch was not let in. The event's Reason says why.
 	SwitchRefused
-	// HostRefused means that a claim about a host behind a port was refused, for its Reason. Host
-	// is the known host, if there is one.
+	// HostRefused means that a claim about a host behind a port was refused. The event's Reason says
+	// why, and its Host is the known host, if there is one.
 	HostRefused
 	// LinkMisplaced means that a link ends at a Port whose role is access.
 	LinkMisplaced
 	// SwitchDrifted means that rules, groups or meters of a switch were not as declared. They were
-	// repaired, or not for the Reason.
+	// repaired, unless the event has a Reason why that failed.
 	SwitchDrifted
-	// EventsLeftOut means that some events about hosts and the state of a Port, or about refused
-	// claims at a Switch (its port 0), were not published because there were too many.
+	// EventsLeftOut means that some events were not published because there were too many: events
+	// about the hosts and the state of Port or, if Port has number 0, about refused claims at its
+	// switch.
 	EventsLeftOut
 	// LoopFound means that Port was blocked because a foreign bridge connects it with the port
 	// From. LoopGone means that the loop is gone and Port is used again.
@@ -73,8 +74,8 @@ type Event struct {
 	// other end of a loop.
 	Host Host
 	From PortRef
-	// Drift is set for SwitchDrifted: what was not as declared. Another repair of the same switch
-	// waits for Pause.
+	// Drift is set for SwitchDrifted, and holds the differences from what is declared. The next
+	// repair of the same switch waits for Pause.
 	Drift []Deviation
 	Pause time.Duration
 	// Reason is set if something was refused, or a repair has failed.

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// dispatcher handles what is found out about switches, ports, links and hosts. Its methods keep
-// the tables consistent with each other, request repairs, and emit events.
+// dispatcher handles the changes of switches, ports, links and hosts. Its methods keep the tables
+// of links, hosts and rates consistent with each other, request repairs, and emit events.
 type dispatcher struct {
 	cfg         *Config
 	links       *discovery.Discovery

@@ -63,7 +63,8 @@ func (t *publisher) emit(e Event) {
 	}
 }
 
-// run reports the events that were left out last, until ctx ends.
+// run reports, until ctx ends, the numbers of left-out events that no later event of the same port
+// has reported.
 func (t *publisher) run(ctx context.Context) {
 	tick := time.NewTicker(eventLimiterIdle / 2)
 	defer tick.Stop()
@@ -117,7 +118,8 @@ func (t *publisher) linkMisplaced(l Link, at PortRef) {
 	t.emit(Event{Kind: LinkMisplaced, Switch: at.Switch, Port: at, Link: l, Reason: reason})
 }
 
-// drifted reports what was not as declared on a switch, and was repaired unless err is set.
+// drifted reports the differences of a switch from what is declared. They were repaired unless err
+// is set.
 func (t *publisher) drifted(d openflow.DatapathID, drift []Deviation, pause time.Duration, err error) {
 	now := time.Now()
 	skipped, ok := t.driftLimiter.allowAt(PortRef{Switch: d}, now)
@@ -152,7 +154,7 @@ func (t *publisher) loop(kind EventKind, c discovery.Change) {
 	t.emit(e)
 }
 
-// LoopReason describes a loop, and says what to do about it.
+// LoopReason returns a description of a loop, and advice what to do about it.
 func LoopReason(l discovery.Loop) string {
 	if l.Blocked == l.Other {
 		return fmt.Sprintf("the network behind port %v has a loop: what is sent out comes back; find two ports there that are connected", l.Blocked)
@@ -172,7 +174,7 @@ const (
 	// reported.
 	refusalBurst, totalRefusalBurst = 10, 64
 	// eventLimiterIdle is the time without events after which a port is forgotten, and the number
-	// of its events left out is reported.
+	// of its events that were left out is reported.
 	eventLimiterIdle = 10 * time.Second
 )
 
@@ -181,11 +183,12 @@ const (
 // every event.
 type eventLimiter struct {
 	burst int
-	// overall, if set, bounds the events of all together, except the first of each.
+	// overall, if set, bounds the events of all ports together. It does not apply to the first
+	// event of a port.
 	overall *lograte.Limit
 
 	mu    sync.Mutex
-	ports map[PortRef]*portEvents // a switch is its port 0
+	ports map[PortRef]*portEvents // port 0 stands for its whole switch
 }
 
 // portEvents is the state of one port.
@@ -195,7 +198,8 @@ type portEvents struct {
 	last    time.Time
 }
 
-// allow reports whether an event is published, and how many of its port were left out before.
+// allow reports whether an event is published, and how many events of the same port were left out
+// before it.
 func (t *eventLimiter) allow(e *Event) (leftOut int, ok bool) {
 	switch e.Kind {
 	case HostAdded, HostMoved, HostRemoved, HostChanged, PortUp, PortDown, LoopFound, LoopGone:
@@ -233,8 +237,8 @@ func (t *eventLimiter) allowAt(at PortRef, now time.Time) (leftOut int, ok bool)
 	return leftOut, ok
 }
 
-// expire forgets ports without recent events. It returns those of which events were left out, with
-// their numbers.
+// expire forgets ports without recent events. It returns the number of events that were left out,
+// for each of these ports that has any.
 func (t *eventLimiter) expire(now time.Time) map[PortRef]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

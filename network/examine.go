@@ -36,10 +36,10 @@ type Doctor struct {
 func (n *Network) Doctor() *Doctor { return &n.doctor }
 
 // Diagnose starts to look for faults of the network's links, the switches' tables and the hosts'
-// places. The ends of links claim to carry IP packets of mtu bytes, from linkprobe.MinMTU to
-// linkprobe.MaxMTU. At most linkprobe.MaxFrames are sent in each direction of a link. Diagnose
-// returns at once; Diagnosis returns the result. While an examination runs, Diagnose returns
-// ErrBusy.
+// places. mtu is the length in bytes of the IP packets that links should carry, from
+// linkprobe.MinMTU to linkprobe.MaxMTU. At most linkprobe.MaxFrames frames are sent in each
+// direction of a link. Diagnose returns at once; Diagnosis returns the result. While an examination
+// runs, Diagnose returns ErrBusy.
 func (d *Doctor) Diagnose(mtu int) (diagnosis.Report, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,9 +16,9 @@ const (
 	counterRetries = 3
 )
 
-// count passes to both directions of a link what the switches have counted since before. If a
-// counter has not changed it reads again, because hardware updates its counters only from time to
-// time.
+// count passes to both directions of a link the number of frames that the switches have counted
+// since the counters in before were read. If a counter has not changed, count reads it again,
+// because hardware updates its counters only from time to time.
 func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, forward, backward *linkprobe.Direction) {
 	for range counterRetries {
 		after, unchanged := d.countPorts(ctx, forward.From, backward.From), false
@@ -39,7 +39,8 @@ func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStat
 	}
 }
 
-// counterDelta returns by how much a counter of a port has grown, or nil if that is unknown.
+// counterDelta returns the increase of a port's counter between before and after, or nil if it is
+// unknown.
 func counterDelta(before, after map[PortRef]openflow.PortStats, at PortRef, counter func(openflow.PortStats) uint64) *uint64 {
 	b, okBefore := before[at]
 	a, okAfter := after[at]

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// probeReceiver passes the frames and answers of a running examination to those that wait for
-// them.
+// probeReceiver passes the frames and the hosts' answers that belong to a running examination to
+// the goroutines that wait for them.
 type probeReceiver struct {
 	mu      sync.Mutex
 	watched map[openflow.MAC]*probeStream
@@ -28,8 +28,8 @@ type probeStream struct {
 	closed  bool
 }
 
-// watch registers onFrame for frames with a source address. The functions are called with the
-// stream's mutex held.
+// watch registers onFrame for frames with the source address mac. onFrame and missing are called
+// with the stream's mutex held.
 func (e *probeReceiver) watch(mac openflow.MAC, onFrame func(PortRef, []byte, time.Time), missing func() bool) *probeStream {
 	x := &probeStream{mac: mac, onFrame: onFrame, missing: missing, arrived: newSignal()}
 	e.mu.Lock()

@@ -20,8 +20,8 @@ const (
 	maxQuestions = 6
 )
 
-// ExamineAddresses makes examinations probe the addresses that a service needs. list is called
-// from another goroutine. ExamineAddresses must not be called after Run.
+// ExamineAddresses makes examinations probe the addresses that a service needs. list returns these
+// addresses, and is called from another goroutine. ExamineAddresses must not be called after Run.
 func (d *Doctor) ExamineAddresses(list func() []diagnosis.Needed) {
 	if d.running.Load() {
 		panic("network: ExamineAddresses after Run")
@@ -81,15 +81,15 @@ func (d *Doctor) askHost(ctx context.Context, a netip.Addr) (h Host, known, ok b
 	return h, true, false
 }
 
-// hostAnswer is a host's answer for an address, or what waits for it.
+// hostAnswer holds the answer of the host that is probed for an address, once it has arrived.
 type hostAnswer struct {
 	done    chan struct{} // closed when mac is set
 	mac     openflow.MAC
 	waiters int
 }
 
-// awaitAnswer returns the next answer of a host for the address. The caller ends the wait with
-// cancelAnswer.
+// awaitAnswer begins to wait for the next answer of a host for the address. The channel done of the
+// result is closed when it has arrived. The caller ends the wait with cancelAnswer.
 func (e *probeReceiver) awaitAnswer(a netip.Addr) *hostAnswer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +103,7 @@ func (e *probeReceiver) awaitAnswer(a netip.Addr) *hostAnswer {
 	return e.answers[a]
 }
 
-// cancelAnswer ends what awaitAnswer began.
+// cancelAnswer ends a wait that awaitAnswer began.
 func (e *probeReceiver) cancelAnswer(a netip.Addr, answer *hostAnswer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -142,8 +142,9 @@ func probesOf(w *linkprobe.Direction) openflow.Match {
 	return openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC))
 }
 
-// askForProbes makes both ends send what the other one sends to the controller, before any other
-// rule applies. A switch that refuses the rule may still do so because no rule matches.
+// askForProbes writes a rule to the switch at each end of a link, which sends the probes from the
+// other end to the controller and precedes all other rules. A switch that refuses the rule may send
+// them to the controller nevertheless, because no other rule matches them.
 func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Direction) (found []diagnosis.Finding) {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	for _, w := range ways {
@@ -161,7 +162,8 @@ func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Direction)
 	return found
 }
 
-// forgetProbes removes the rules, also after the examination's deadline.
+// forgetProbes removes the rules that askForProbes has written, even after the examination's
+// deadline.
 func (d *Doctor) forgetProbes(ctx context.Context, k undirectedLink) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.RequestTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ const (
 // lostLinks holds links that existed and are lost. The zero value is empty.
 type lostLinks struct {
 	mu    sync.Mutex
-	links map[openflow.DatapathID]map[uint32]lostLink // by the ports that they left by
+	links map[openflow.DatapathID]map[uint32]lostLink // by the switch and the port of the sending end
 	count int
 }
 
@@ -30,8 +30,8 @@ type lostLink struct {
 	at   time.Time
 }
 
-// add records that one direction of a link is lost. If there is no room it drops the oldest of the
-// switch.
+// add records that one direction of a link is lost. If there are too many of the sending switch, it
+// drops the oldest of these. If there are too many in all, it does nothing.
 func (x *lostLinks) add(l Link, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -83,8 +83,8 @@ func (x *lostLinks) delete(from PortRef) {
 	}
 }
 
-// classify returns the lost links: those with an end that is not up, and those with both ends up,
-// whose probes are lost.
+// classify returns the lost links. gone holds those with an end that is not up. silent holds those
+// with both ends up: only their probes are lost.
 func (x *lostLinks) classify(up func(PortRef) bool, now time.Time) (gone []lostLink, silent []Link) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 )
 
 // examineRewriting examines how the switch at one end of a sound link rewrites addresses. It
-// reports faults that occur twice.
+// returns a fault only if the fault occurs twice in a row, and the number of frames sent.
 func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, timeout time.Duration) (found []diagnosis.Finding, frames int) {
 	s, ok := d.switches.get(at.Switch)
 	rewriting := linkprobe.RewriteNothing
@@ -47,7 +47,7 @@ func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, timeout
 	return []diagnosis.Finding{first}, frames
 }
 
-// rewriting returns what the switch can rewrite of what services rewrite.
+// rewriting returns which of the addresses and ports that services rewrite the switch can rewrite.
 func (c Capabilities) rewriting() linkprobe.Rewriting {
 	can := func(all ...openflow.Field) bool {
 		for _, f := range all {

@@ -73,9 +73,9 @@ func (w *forwarding) forwardHeld(p *PacketIn) error {
 	return err
 }
 
-// forward decides what to do with a packet and queues the result. reader is the switch on whose
-// reader goroutine it runs, whose batch end flushes everything. Without a reader, output for other
-// switches is flushed at once.
+// forward decides what to do with a packet and queues the output. reader is the switch on whose
+// goroutine forward runs: all output is then flushed at the end of that switch's batch of input. If
+// reader is nil, output for other switches is flushed at once.
 func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
 	if actions, ok := w.anchors.forwardMoving(p); ok {
 		if len(actions) == 0 {
@@ -225,7 +225,8 @@ func (w *forwarding) flowGone(s *Switch, r *openflow.FlowRemoved) {
 	}
 }
 
-// forgetFlow removes a flow without a rule on the switch, so that its next packet is decided anew.
+// forgetFlow removes a flow whose rule the switch does not have any more, so that its next packet
+// is decided anew.
 func (w *forwarding) forgetFlow(s *Switch, f rule.Flow) {
 	s.flows.Delete(f)
 	w.decideAnew(f)
@@ -250,8 +251,8 @@ type refusedFlows struct {
 	cookies map[rule.Cookie]struct{}
 }
 
-// note records a refused rule. A switch returns at least the first 64 bytes of the message, which
-// contain the cookie but not the match.
+// note records a refused rule. m is the part of the refused message that the switch returns: at
+// least its first 64 bytes, which contain the cookie but not the match.
 func (r *refusedFlows) note(m []byte) {
 	const cookie, command = 8, 25
 	if len(m) <= command || openflow.MsgType(m[1]) != openflow.TypeFlowMod || m[command] != openflow.FlowAdd {
@@ -280,8 +281,8 @@ func (r *refusedFlows) take() map[rule.Cookie]struct{} {
 	return refused
 }
 
-// forgetRefused removes the flows whose rules a switch has refused, which would otherwise occupy
-// the places of others for ever.
+// forgetRefused removes the flows whose rules a switch has refused. Otherwise they would count
+// towards the switch's limit of rules for ever.
 func (w *forwarding) forgetRefused(s *Switch) {
 	refused := s.refusals.take()
 	if len(refused) == 0 {

@@ -30,9 +30,10 @@ func newLinkMemory(b *broadcastTree) linkMemory {
 	return linkMemory{tree: b, seen: map[PortRef]seenLink{}}
 }
 
-// topologies returns two topologies. now has the known links and those that are presumed to exist
-// although they are not known, because a switch is disconnected or has just connected; it has no
-// bypassed switches. all has also the links that are lost and may return.
+// topologies returns two topologies. now has the known links, and links that are presumed to exist
+// although they are not known, because a switch is disconnected or has just connected; unsettled
+// reports whether there are any of these. now has no links of bypassed switches. all has the links
+// of now, those of bypassed switches, and those that are lost and may return.
 func (m *linkMemory) topologies(top *topology.Topology, at time.Time, bypassed func(openflow.DatapathID) bool) (now, all *topology.Topology, unsettled bool) {
 	for _, l := range top.Links {
 		m.seen[l.From] = seenLink{l, at}

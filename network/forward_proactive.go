@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// proactive keeps rules by destination on all switches, so that ordinary packets need no
-// controller.
+// proactive maintains rules by destination on all switches: rules that match a packet's destination
+// only, so that switches forward ordinary packets without the controller.
 type proactive struct {
 	cfg     *Config
 	tree    *broadcastTree
@@ -35,8 +35,8 @@ type proactive struct {
 	tables       map[openflow.DatapathID]pathTable // installed on the switches
 	traits       map[openflow.DatapathID]*pathTraits
 	overdue      map[openflow.DatapathID]*pathsChange
-	paused       map[openflow.DatapathID]time.Time // until when a switch is bypassed
-	disconnected map[openflow.DatapathID]time.Time // since when a switch with a table is disconnected
+	paused       map[openflow.DatapathID]time.Time // the time until which paths avoid the switch
+	disconnected map[openflow.DatapathID]time.Time // the time at which the switch was seen to be disconnected
 	changes      sync.WaitGroup
 
 	installedCount atomic.Int64 // hosts and prefixes that all switches have rules for
@@ -65,7 +65,7 @@ const (
 	maxPlanningTime = time.Second
 )
 
-// run keeps the rules until ctx ends.
+// run keeps the rules up to date until ctx ends.
 func (x *proactive) run(ctx context.Context) {
 	defer x.changes.Wait()
 	if !x.cfg.Proactive {
@@ -151,7 +151,7 @@ type pathPlans struct {
 	destinations int
 }
 
-// plan plans for all destinations, without the bypassed switches.
+// plan returns the plans for all destinations. Their paths avoid the bypassed switches.
 func (x *proactive) plan(now time.Time, bypassed func(openflow.DatapathID) bool) pathPlans {
 	top, all, unsettled := x.links.topologies(x.topo.Load(), now, bypassed)
 	x.planner.Begin(top, all)
@@ -173,7 +173,8 @@ func (x *proactive) plan(now time.Time, bypassed func(openflow.DatapathID) bool)
 	return out
 }
 
-// bypassed reports whether paths avoid a switch.
+// bypassed reports whether paths avoid a switch, because it has not confirmed its rules in time or
+// has refused them.
 func (x *proactive) bypassed(d openflow.DatapathID) bool {
 	return x.overdue[d] != nil || !x.paused[d].IsZero()
 }

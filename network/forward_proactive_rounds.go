@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// pauseFactor is how many request timeouts a switch is bypassed for that has not taken its
-	// rules.
+	// pauseFactor is the number of request timeouts during which paths avoid a switch that has
+	// refused its rules.
 	pauseFactor = 3
 	// maxRefusedRules is the number of refused rules that are left out of a switch's table. A
 	// switch that refuses more is bypassed.
 	maxRefusedRules = 16
 )
 
-// pathTraits is what has been learned about a switch since it connected.
+// pathTraits holds the abilities of a switch, and the rules that it has refused since it connected.
 type pathTraits struct {
 	upAt              time.Time
 	bucketsWatchPorts bool // buckets of SELECT groups may watch their port
@@ -138,7 +138,8 @@ func (x *proactive) apply(ctx context.Context, want map[openflow.DatapathID]path
 	return all
 }
 
-// recordResult records the end of a change. A change that failed was rolled back.
+// recordResult records the end of a change, and reports whether it succeeded. A change that failed
+// was rolled back.
 func (x *proactive) recordResult(sw openflow.DatapathID, c *pathsChange) bool {
 	if c.err == nil {
 		return true
@@ -154,8 +155,9 @@ func (x *proactive) recordResult(sw openflow.DatapathID, c *pathsChange) bool {
 	return false
 }
 
-// learnRefusal records what a switch has refused. It returns false if nothing can be left out, or
-// if a rule would stay as it was before.
+// learnRefusal records which rule, or which type of group, a switch has refused, so that the next
+// plan leaves it out. It returns false if nothing can be left out, or if the switch has an older
+// version of the refused rule.
 func (t *pathTraits) learnRefusal(err error, before pathTable) bool {
 	var re *RuleError
 	switch {
@@ -204,8 +206,9 @@ func (x *proactive) collect(now time.Time) {
 // to be a switch, so these must not accumulate.
 const maxDisconnected = 512
 
-// forgetDisconnected drops the rules of switches that have been away for so long that their links
-// are forgotten too, and of those away for the longest time if there are too many.
+// forgetDisconnected drops the rules of switches that have been disconnected for maxLinkMemoryAge,
+// after which their links are forgotten too. If there are too many disconnected switches, it also
+// drops the rules of those that have been disconnected for the longest time.
 func (x *proactive) forgetDisconnected(now time.Time) {
 	longest := slices.SortedFunc(maps.Keys(x.disconnected), func(a, b openflow.DatapathID) int { return x.disconnected[a].Compare(x.disconnected[b]) })
 	for i, sw := range longest {

@@ -96,7 +96,7 @@ func repairPause(took time.Duration) time.Duration {
 	return repairPauseFactor * min(took, maxRepairTime)
 }
 
-// runRepairs repairs flows until ctx ends. It waits for no switch.
+// runRepairs repairs flows until ctx ends. It does not wait for switches.
 func (w *forwarding) runRepairs(ctx context.Context) {
 	for {
 		select {
@@ -157,8 +157,8 @@ func (w *forwarding) deleteAdopted(dead map[PortRef]struct{}) {
 	}
 }
 
-// misdirected reports whether a rule delivers packets to a port that their destination is not
-// behind.
+// misdirected reports whether a rule delivers packets to a port behind which their destination is
+// not.
 func (w *forwarding) misdirected(d openflow.DatapathID, f rule.Flow, out uint32) bool {
 	at, known := w.hosts.Lookup(f.Dst, f.VLAN)
 	if !known {
@@ -188,10 +188,10 @@ func (w *forwarding) adopt(s *Switch, found []ledger.Reported) []ledger.Reported
 	return others
 }
 
-// compare compares the rules of default forwarding that a switch has listed with its flows, and
-// returns all other rules. It deletes rules that are not as wanted. The next packet of a flow that
-// has no rule, or had a wrong one, is decided anew. A missing rule is no deviation, because it may
-// have expired.
+// compare compares the rules of default forwarding that a switch has listed with the flows that it
+// should have, and returns all other rules. It deletes rules that belong to no flow or differ from
+// their flow. The next packet of a flow that has no rule, or had a wrong one, is decided anew. A
+// missing rule is not reported as a deviation, because it may have expired.
 func (w *forwarding) compare(s *Switch, found []ledger.Reported, watch *ledger.FlowWatch) ([]ledger.Reported, Deviation) {
 	var others []ledger.Reported
 	var flows []ledger.FoundFlow

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Anchor describes a mobile host whose packets a service forwards, by what stays the same when the
-// host moves. Other services apply their rules there.
+// Anchor describes a mobile host whose packets a service forwards. MAC and Borders stay the same
+// when the host moves, so that other services can apply their rules at the borders.
 type Anchor struct {
-	// MAC is the address by which all but the host's edge switch know it.
+	// MAC is the MAC address by which all switches but the host's edge switch know the host.
 	MAC openflow.MAC
 	// Borders are the ports by which the host's traffic with others enters and leaves, wherever
 	// the host is: all of it passes the switch of one of them. The service's rules forward packets

@@ -12,12 +12,14 @@ import (
 const (
 	// persistInterval is the interval at which changes of hosts are stored.
 	persistInterval = 10 * time.Second
-	// persistTimeout bounds each storing, and all of it at the end.
+	// persistTimeout bounds each call of the store, and all calls together after Run's context has
+	// ended.
 	persistTimeout = 5 * time.Second
 )
 
-// The changes of one switch's hosts that are stored: those of a full table at once, and then
-// 12,000 an hour, about 3 MB in a store that keeps old revisions for that long.
+// Bounds on the changes that are stored, of one switch's hosts and of all. For one switch the
+// changes of a full table are stored at once, and then 12,000 an hour, which take about 3 MB in a
+// store that keeps old revisions for an hour.
 var (
 	persistRatePerSwitch = rate{burst: hosts.DefaultMaxPerSwitch, interval: 300 * time.Millisecond}
 	persistRateTotal     = rate{burst: hosts.DefaultMaxHosts, interval: 75 * time.Millisecond}
@@ -33,7 +35,7 @@ type hostPersister struct {
 	failed  bool
 }
 
-// run stores host changes until ctx ends, and the rest of them then.
+// run stores host changes until ctx ends, and then those that remain.
 func (r *hostPersister) run(ctx context.Context) {
 	if r.store == nil {
 		return

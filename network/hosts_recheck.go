@@ -27,7 +27,7 @@ type rechecks struct {
 	announceLimiter switchLimiter
 }
 
-// recheck is a host as it was, with the addresses to probe.
+// recheck holds a host as it was before a claim was accepted, and the addresses to probe it for.
 type recheck struct {
 	question    hosts.Question
 	claimedAt   PortRef // port of the host that made the claim
@@ -143,9 +143,10 @@ func (a *rechecks) isRestored(x hosts.Question) bool {
 	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
 }
 
-// announce tells all hosts which host has an address now. A host that has heard otherwise would
-// send to the other one until its neighbour entry expires. Services announce the addresses of
-// their own hosts. The announcement counts for the switch at which the address was claimed.
+// announce tells all hosts which host has an address now. A host that believed another claim would
+// send to the wrong host until its neighbour entry expires. announce leaves the addresses that a
+// service manages to that service. The announcement is charged to the switch at which the address
+// was claimed.
 func (a *rechecks) announce(addr netip.Addr, vlan uint16, claimedAt openflow.DatapathID, now time.Time) {
 	if _, kept := a.anchors.lookup(openflow.MAC{}, addr); kept {
 		return
@@ -185,9 +186,10 @@ var (
 	allNodesMAC = openflow.MAC{0x33, 0x33, 0, 0, 0, 1}
 )
 
-// insert adds a recheck. At a bound it first evicts one of the same port, of the same switch, or
-// of all: the oldest of where most are pending, by the claiming host's switch and port and then by
-// the switch to probe. So invented claims displace only each other.
+// insert adds a recheck. At a bound it first evicts another one: of the same port, of the same
+// switch, or of all, depending on the bound. Among these it takes the switch at which most claims
+// were made, then the port, then the switch to probe, and evicts the oldest recheck there. So
+// invented claims displace only each other.
 func (a *rechecks) insert(m *recheck) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -228,7 +230,7 @@ func (a *rechecks) evict(among func(*recheck) bool) {
 	a.pending = slices.Delete(a.pending, i, i+1)
 }
 
-// mostCommon returns the place of most rechecks that among accepts.
+// mostCommon returns the port that where returns for most of the rechecks that among accepts.
 func mostCommon(all []*recheck, among func(*recheck) bool, where func(*recheck) PortRef) (place PortRef) {
 	counts := map[PortRef]int{}
 	for _, m := range all {

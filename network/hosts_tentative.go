@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxHeldPerBinding is the number of packets that are held until a claim is accepted or
-	// refused. A claim that waits for a switch holds one, because that may take long.
+	// refused. For a claim that waits for a switch only one is held, because that may take long.
 	maxHeldPerBinding = 8
 	// settleMargin is how much later than expected a claim may be settled before its held packets
 	// are forwarded without a decision.
@@ -58,8 +58,8 @@ func (d *tentativePackets) hold(claim *hosts.Claim, p *PacketIn, timeout time.Du
 	return Stop
 }
 
-// holdAgain keeps a held packet until a second claim is settled, and reports whether that has been
-// accepted meanwhile. If there is no room, holdAgain drops the packet.
+// holdAgain keeps a held packet until a second claim is settled, and reports whether that claim has
+// been accepted meanwhile. If it has been refused or there is no room, holdAgain drops the packet.
 func (d *tentativePackets) holdAgain(claim *hosts.Claim, h *Held) (accepted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrVirtual is returned for an address that a service has and no host.
+// ErrVirtual is returned for an address that belongs to a service and to no host.
 var ErrVirtual = errors.New("it is a virtual address, at no port: its service forwards what is sent there")
 
 // Virtual describes an address for which a service accepts packets and that no host has.

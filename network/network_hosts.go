@@ -18,7 +18,8 @@ func (n *Network) SetPinned(hosts map[netip.Addr]Pin) {
 // HostByIP returns the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
-// HostStats counts hosts, and the refused claims about them.
+// HostStats counts hosts, and the claims that were refused. A claim is what a packet says about a
+// host's place or address.
 type HostStats struct {
 	// Destinations is the number of hosts and prefixes that all switches have rules for in proactive mode.
 	// It is 0 while rules are being written, or links are not known yet.
@@ -38,5 +39,5 @@ func (n *Network) HostStats() HostStats {
 	return out
 }
 
-// HostByMAC returns the host with this address in a VLAN; 0 means untagged.
+// HostByMAC returns the host with this MAC address in a VLAN. VLAN 0 means untagged packets.
 func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (Host, bool) { return n.hosts.ByMAC(m, vlan) }

@@ -62,12 +62,12 @@ func (n *Network) Address(d openflow.DatapathID) netip.Addr {
 	return a.Addr().Unmap()
 }
 
-// PortUp reports whether a port exists and is up, and whether that is known: it is not while its
-// switch is down.
+// PortUp reports whether a port exists and is up, and whether its state is known: it is unknown
+// while the port's switch is down.
 func (n *Network) PortUp(at PortRef) (up, known bool) { return n.switches.portUp(at) }
 
-// CanMatch reports whether a switch's rules can match a field, and whether that is known: it is
-// not while the switch is down.
+// CanMatch reports whether a switch's rules can match a field, and whether the answer is known: it
+// is unknown while the switch is down.
 func (n *Network) CanMatch(d openflow.DatapathID, f openflow.Field) (can, known bool) {
 	s, ok := n.Switch(d)
 	return ok && s.Capabilities().CanMatch(f), ok

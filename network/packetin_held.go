@@ -12,8 +12,8 @@ import (
 )
 
 // Held is a packet that a handler keeps while it waits for something. The first call of Release,
-// Output, Forward or Drop ends it. When its time is over it is forwarded as if the service did not
-// exist.
+// Output, Forward or Drop ends the holding. A packet that is held until its deadline is forwarded
+// as if the service did not exist.
 type Held struct {
 	packet   PacketIn
 	deadline time.Time

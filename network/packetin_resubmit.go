@@ -24,8 +24,8 @@ const (
 	resubmitWindow = 500 * time.Millisecond
 )
 
-// resubmitCounter counts the packets that were recently sent through a switch's tables again. It
-// belongs to the switch's reader goroutine, and its size is fixed.
+// resubmitCounter counts the packets that were recently sent through a switch's tables again. Only
+// the switch's reader goroutine uses it. Its size is fixed.
 type resubmitCounter struct {
 	seed  maphash.Seed
 	slots [resubmitMemory]struct {

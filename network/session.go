@@ -155,7 +155,8 @@ func (s *Switch) pauseReading(d time.Duration) {
 	}
 }
 
-// flushPending writes the output of this batch, for this switch and for the others it concerned.
+// flushPending writes the output that this batch of input has caused, to this switch and to all
+// others concerned.
 func (s *Switch) flushPending() {
 	for i, o := range s.toFlush {
 		o.flush()

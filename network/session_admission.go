@@ -27,8 +27,8 @@ type admission struct {
 	refusalLog lograte.Limit // bounds log lines that any connection can cause
 	sessionLog lograte.Limit // bounds log lines of switches that are not in the configuration
 	// Three limiters count the connections that have not yet identified their switch: unknown
-	// those from any address, known those from addresses that switches have been up from, and
-	// certified those whose peers have shown a trusted certificate.
+	// those from any address, known those from the addresses in knownAddrs, and certified those
+	// whose peers have shown a trusted certificate.
 	unknown, known, certified *pendingLimiter
 	knownAddrs                knownAddresses
 	reconnects                reconnectLimiter
@@ -71,8 +71,8 @@ func (a *admission) accept(ctx context.Context, l net.Listener, serve func(net.C
 }
 
 // addPending adds a connection to the limiter of its address, so that a flood from elsewhere
-// cannot displace connections from addresses of known switches. It returns nil if there is no
-// place.
+// cannot displace connections from addresses of known switches. It returns nil if the limiter is
+// full.
 func (a *admission) addPending(conn net.Conn) *pendingConn {
 	limiter, now := a.unknown, time.Now()
 	if a.knownAddrs.has(hostOf(conn.RemoteAddr()), now) {
@@ -114,7 +114,7 @@ func (a *admission) delayReconnect(ctx context.Context, d openflow.DatapathID, f
 // errTooManySwitches is returned when the bound on sessions is reached.
 var errTooManySwitches = errors.New("too many switches")
 
-// admit counts the session of an identified switch; release takes it back. The bound applies only
+// admit counts the session of an identified switch until release is called. The bound applies only
 // to switches that the configuration does not name: where identifiers are not bound to
 // certificates, anybody can make them up.
 func (a *admission) admit(d openflow.DatapathID) error {
@@ -150,7 +150,7 @@ func (a *admission) logSession(d openflow.DatapathID, msg string, args ...any) {
 	a.sessionLog.Info(a.log, msg, args...)
 }
 
-// knownAddresses holds the addresses that switches have been up from.
+// knownAddresses holds the addresses of switches whose sessions have been up within the last hour.
 type knownAddresses struct {
 	mu       sync.Mutex
 	lastSeen map[netip.Addr]time.Time // when a switch last came up or left

@@ -123,8 +123,8 @@ func (ch *channel) unregister(bt *batch) {
 }
 
 // overdueSince returns when the oldest batch was sent whose barrier reply is missing although the
-// switch has sent other messages since. It returns the zero time if there is none. A switch that
-// sends nothing at all is a matter of the keepalive.
+// switch has sent other messages since. It returns the zero time if there is none. The keepalive
+// handles a switch that sends nothing at all.
 func (ch *channel) overdueSince() (since time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

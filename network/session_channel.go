@@ -252,8 +252,8 @@ func (ch *channel) ended() bool {
 // errDown returns the error of a call on an ended session. It wraps ErrSwitchDown.
 func (ch *channel) errDown() error { return fmt.Errorf("switch %v: %w", ch.dpid, ErrSwitchDown) }
 
-// evict ends the session because of the memory it takes. It does not wait, whatever locks are
-// held: it interrupts the reader, which then ends the session.
+// evict ends the session because of the memory it takes. It may be called while locks are held,
+// because it does not wait: it interrupts the reader, which then ends the session.
 func (ch *channel) evict(reason error) {
 	ch.evicted.Store(&reason)
 	_ = ch.conn.SetReadDeadline(time.Unix(1, 0))

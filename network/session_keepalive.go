@@ -86,7 +86,8 @@ func (s *Switch) monitor(ctx context.Context) {
 	parts.Go(func() { s.pollCounters(ctx) })
 	parts.Go(func() { s.compareRules(ctx) })
 	s.keepalive.probe(ctx)
-	// Latency is measured as often as links are probed, because that of links is computed from it.
+	// Round trips are measured as often as links are probed, because the latency of links is
+	// computed from them.
 	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
 	defer echo.Stop()
 	for {

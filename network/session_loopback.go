@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// loopback tests whether a switch returns a packet at once that it is given. The round trip of
-// such a packet is that of a link probe without the link: unlike an echo it includes the time that
-// the switch takes to send a packet and to report one.
+// loopback tests whether a switch sends a packet from the controller straight back to it. The round
+// trip of this packet is that of a link probe without the link: unlike an echo it includes the time
+// that the switch takes to send a packet and to report one.
 type loopback struct {
 	mu       sync.Mutex
 	number   uint64
@@ -21,10 +21,10 @@ type loopback struct {
 }
 
 const (
-	// loopbackTimeout is how long a packet is waited for.
+	// loopbackTimeout is how long the controller waits for a packet to return.
 	loopbackTimeout = time.Second
-	// maxLoopbackFailures is the number of lost packets after which a switch is assumed to return
-	// none. Its links are then measured by echoes.
+	// maxLoopbackFailures is the number of packets lost in a row after which a switch is assumed to
+	// return none. The latency of its links is then computed from echoes.
 	maxLoopbackFailures = 3
 	// loopbackRetry is the time after which such a switch is tried again, because the packets may
 	// just have been lost.

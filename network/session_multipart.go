@@ -34,7 +34,7 @@ func askFlows(ctx context.Context, ch *channel, of openflow.FlowFilter) (all ite
 	return ask[openflow.FlowStatsReply](ctx, ch, &openflow.FlowStatsRequest{FlowFilter: of})
 }
 
-// ourFlows matches the rules with one of our cookies.
+// ourFlows returns a filter that selects the rules whose cookies were made by Sluice.
 func ourFlows() openflow.FlowFilter {
 	f := openflow.AllFlows()
 	f.Cookie, f.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask

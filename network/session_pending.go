@@ -13,8 +13,8 @@ import (
 // pendingLimiter bounds the connections that have not yet identified their switch, in all and from
 // one source. Anybody can open such connections, so they are counted apart from those of switches.
 // When the limit is reached, the oldest connection is closed, once it has had the time that a
-// switch needs. A source that has more than an equal part of the places then displaces only its
-// own.
+// switch needs. A source that has more than an equal share of the connections then displaces only
+// its own.
 type pendingLimiter struct {
 	limit, perSource int
 
@@ -55,7 +55,7 @@ func newPendingLimiter(limit, perSource int) *pendingLimiter {
 	return &pendingLimiter{limit: limit, perSource: perSource, order: list.New(), count: map[source]int{}}
 }
 
-// add adds a connection, and returns nil if there is no place.
+// add adds a connection, and returns nil if the limiter is full.
 func (s *pendingLimiter) add(conn net.Conn, of source, now time.Time) *pendingConn {
 	p := &pendingConn{conn: conn}
 	if !s.tryAdd(p, of, now) {
@@ -64,7 +64,7 @@ func (s *pendingLimiter) add(conn net.Conn, of source, now time.Time) *pendingCo
 	return p
 }
 
-// tryAdd adds a connection that is in no limiter, and reports whether there was a place.
+// tryAdd adds a connection that is in no limiter, and reports whether there was room for it.
 func (s *pendingLimiter) tryAdd(p *pendingConn, of source, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +121,8 @@ func (p *pendingConn) release() {
 	p.limiter.remove(p)
 }
 
-// moveTo moves the connection to another limiter, and reports whether there was a place. Only the
-// goroutine that serves the connection calls it.
+// moveTo moves the connection to another limiter, and reports whether there was room for it. Only
+// the goroutine that serves the connection calls it.
 func (p *pendingConn) moveTo(to *pendingLimiter, of source, now time.Time) bool {
 	p.release()
 	return to.tryAdd(p, of, now)

@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// reconnectLimiter delays switches that connect and disconnect repeatedly: each time the network
-// changes, which costs all other switches something. A session that lasts costs nothing, however
-// many begin at once. A short session delays the next one, of that switch and of its address,
-// since one machine can make up many switches. Switches that the configuration names do not wait
-// for others of their address, and no switch waits for one at another address that uses the same
+// reconnectLimiter delays switches that connect and disconnect repeatedly, because each time the
+// network changes and all other switches need updates. Only short sessions are charged, however
+// many begin at once. A short session is charged to the switch and to its address, since one
+// machine can make up many switches. Switches that the configuration names do not wait because of
+// others at their address, and no switch waits because of one at another address that uses the same
 // identifier.
 type reconnectLimiter struct {
 	mu        sync.Mutex
@@ -28,7 +28,7 @@ type reconnectKey struct {
 }
 
 const (
-	// stableAfter is the duration from which a session costs nothing.
+	// stableAfter is the duration from which a session is not charged.
 	stableAfter = 10 * time.Second
 	// A switch may have switchBurst short sessions at once and one more in each interval; an
 	// address may have more, for all its switches.
@@ -67,7 +67,8 @@ func (r *reconnectLimiter) sessionEnded(d openflow.DatapathID, a netip.Addr, las
 	r.addresses = chargeReconnect(r.addresses, a, addressInterval, now)
 }
 
-// chargeReconnect takes a cost from a bucket of m, if there is room for the bucket.
+// chargeReconnect charges cost to the token bucket of key, and returns m. It creates a bucket that
+// does not exist yet, if there is room for it.
 func chargeReconnect[K comparable](m map[K]tokenBucket, key K, cost time.Duration, now time.Time) map[K]tokenBucket {
 	if m == nil {
 		m = map[K]tokenBucket{}

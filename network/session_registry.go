@@ -55,8 +55,8 @@ func (r *registry) list() []*Switch {
 	return out
 }
 
-// portUp reports whether a port exists and is up, and whether that is known: it is not while the
-// switch is down.
+// portUp reports whether a port exists and is up, and whether its state is known: it is unknown
+// while the port's switch is down.
 func (r *registry) portUp(at PortRef) (up, known bool) {
 	s, ok := r.get(at.Switch)
 	if !ok {

@@ -67,8 +67,9 @@ func (r *roundTrips) median() time.Duration {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// control returns what the latency of links is corrected by. A link's latency is what remains of a
-// probe's flight when the shortest round trips of both switches are subtracted.
+// control returns the delays of the control connection, by which the latency of the switch's links
+// is corrected. A link's latency is what remains of a probe's flight time after the delays of both
+// switches, from their shortest round trips, are subtracted.
 func (r *roundTrips) control() discovery.Control {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 	// cpuFraction is the inverse of a switch's part of all processors. A switch uses one processor
 	// at most, so with this many processors or more no switch waits.
 	cpuFraction = 8
-	// cpuBurst is what a switch may use at once.
+	// cpuBurst is the processor time that a switch may use at once.
 	cpuBurst = 100 * time.Millisecond
 	// maxBatchCost is the most that one batch of input is charged. If a batch took longer, the
 	// machine was stalled, which is no fault of the switch.
@@ -30,7 +30,7 @@ const (
 )
 
 // spend charges the time of a batch, and returns how long the switch must not be read afterwards.
-// It belongs to the reader.
+// Only the reader's goroutine calls it.
 func (b *cpuShare) spend(began, ended time.Time, processors int) time.Duration {
 	took := min(ended.Sub(began), maxBatchCost)
 	b.guaranteed.consume(took*guaranteedFraction/time.Duration(processors), began)
@@ -55,7 +55,7 @@ func newReaderSemaphore(processors int) readerSemaphore {
 	return make(readerSemaphore, max(1, processors/2))
 }
 
-// readerSlot is one switch's use of the semaphore. It belongs to the reader.
+// readerSlot is one switch's use of the semaphore. Only the reader's goroutine uses it.
 type readerSlot struct {
 	semaphore readerSemaphore
 	taken     bool

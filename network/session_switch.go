@@ -87,7 +87,7 @@ type SwitchStats struct {
 	Held int
 	// ForwardRules is the number of default forwarding's rules.
 	ForwardRules int
-	// Drift counts what was not as declared on the switch.
+	// Drift counts the differences between the switch and the declared state that were found.
 	Drift DriftStats
 }
 

@@ -60,7 +60,7 @@ func (m *Messages) All() iter.Seq2[MessageKind, uint64] {
 	}
 }
 
-// kindOfCount returns the kind that a counter counts.
+// kindOfCount returns the kind of the messages that the counter with index i counts.
 func kindOfCount(i int) MessageKind {
 	about := func(n int) string {
 		if n == multipartKinds-1 {
@@ -116,8 +116,9 @@ const (
 	packetOutActions = 24
 )
 
-// isLLDP reports whether the packet in a message is LLDP or, as far as counts go, a loop probe. The element before the packet has its
-// length at offset length, and begins returns the packet's offset for it.
+// isLLDP reports whether the packet in a message is LLDP or a loop probe, which is counted as LLDP.
+// The element before the packet, a match or actions, has a variable length, which the message holds
+// at offset length. packetStart returns the packet's offset for that length.
 func isLLDP(m []byte, length int, packetStart func(int) int) bool {
 	if len(m) < length+2 {
 		return false

@@ -28,8 +28,8 @@ type sflowReceiver struct {
 	logLimiter lograte.Limit
 	counters   sflowCounters
 	talkers    *stats.Talkers
-	// portsByIndex holds the ports by the sender's address and ifIndex, as counters have shown
-	// them. Bridges on one machine share both.
+	// portsByIndex holds the ports by the sender's address and ifIndex, as accepted counters have
+	// named them. Bridges on one machine share the address and the numbering.
 	portsByIndex map[netip.Addr]map[uint32]PortRef
 }
 
@@ -44,7 +44,8 @@ type sflowCounters struct {
 // PushStats counts what was received by sFlow.
 type PushStats struct {
 	Datagrams uint64
-	// Failed counts errors of the socket, for instance when the machine has no memory for more.
+	// Failed counts errors of the socket, for instance when the machine has no memory for a
+	// datagram.
 	Failed uint64
 	// Malformed counts datagrams that could not be read. Refused counts readings that came from
 	// another address than the switch's OpenFlow connection, or of switches without one.

@@ -36,9 +36,9 @@ type rate struct {
 // tolerance returns what a bucket may lack when one more event is allowed.
 func (r rate) tolerance() time.Duration { return time.Duration(r.burst-1) * r.interval }
 
-// switchLimiter bounds what switches may cause that others have to bear. Each switch has a rate,
-// and all together have one. A switch that has caused nothing recently may cause one event
-// whatever the others do.
+// switchLimiter bounds the rate of events that switches cause and that burden others. There is a
+// bound for each switch, and one for all together. A switch that has caused no event recently may
+// cause one even if the others have used up the common bound.
 type switchLimiter struct {
 	perSwitch, overall rate
 
@@ -71,7 +71,8 @@ func (b *switchLimiter) allow(d openflow.DatapathID, now time.Time) bool {
 const pruneThreshold = 256
 
 // prune drops full buckets once there are many. A bucket that is not full belongs to a switch that
-// was active within its burst, so there are no more than may be connected. The mutex is held.
+// has caused events recently, so the number of switches bounds that of the remaining buckets. The
+// mutex is held.
 func (b *switchLimiter) prune(now time.Time) {
 	if len(b.switches) < pruneThreshold {
 		return

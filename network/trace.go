@@ -33,7 +33,7 @@ func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, 
 	return t, nil
 }
 
-// traceView is the network as a trace sees it. Each switch is read once.
+// traceView gives a trace access to the network. It reads the rules of each switch once.
 type traceView struct {
 	ctx   context.Context
 	n     *Network

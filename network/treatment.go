@@ -8,10 +8,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Treatment is what one service has promised for packets that another service carries under
-// different headers, such as a class of traffic for a connection that agents carry.
+// Treatment describes what one service has promised for packets that another service, the carrier,
+// forwards under headers of its own. An example is the class of traffic of a connection that agents
+// relay.
 type Treatment struct {
-	// Name is the name of the promise.
+	// Name names the promise, for instance the class of traffic.
 	Name string `json:"name"`
 	// DSCP marks the packets between two carriers, where nothing else distinguishes them from
 	// packets without the treatment. Zero means no mark.
@@ -32,22 +33,22 @@ type Carried struct {
 // Promiser is implemented by the service that promises treatments. Its methods may be called
 // concurrently.
 type Promiser interface {
-	// Loaded returns a channel that is closed once the promises of an earlier controller have been
-	// read.
+	// Loaded returns a channel that is closed once the promises made before the controller's start
+	// have been read.
 	Loaded() <-chan struct{}
 	// Treatment returns the treatment of packets with these headers, or false if they have none.
 	Treatment(openflow.Match) (Treatment, bool)
 	// Queue returns the queue for the packets at a port. It is zero if there is none yet, or if
 	// their DSCP selects it.
 	Queue(Carried) uint32
-	// Carry reports ports that are in use now. A port that has not been reported for some time
-	// counts as unused. Carry does not block.
+	// Carry tells the service by which ports packets of treatments leave switches now. A port that
+	// has not been reported for some time counts as unused. Carry does not block.
 	Carry([]Carried)
 }
 
 // Treatments connects a service that promises treatments with services that carry traffic, so that
-// neither has to know the other. The zero value, and nil, know of no promises. Its methods may be
-// called concurrently.
+// neither has to know the other. The zero value and nil have no promising service. Its methods may
+// be called concurrently.
 type Treatments struct {
 	mu          sync.Mutex
 	source      Promiser
@@ -87,7 +88,7 @@ func (t *Treatments) Carriers() []string {
 	return slices.Clone(t.carriers)
 }
 
-// Changed tells the carriers that the promises, or the places where they can be kept, have
+// Changed tells the carriers that the promises, or the ports at which they can be kept, have
 // changed.
 func (t *Treatments) Changed() {
 	if t == nil {
@@ -122,7 +123,7 @@ func (t *Treatments) promiser() Promiser {
 	return t.source
 }
 
-// Await waits until the promises of an earlier controller have been read, or ctx ends.
+// Await waits until the promises made before the controller's start have been read, or ctx ends.
 func (t *Treatments) Await(ctx context.Context) {
 	p := t.promiser()
 	if p == nil {

@@ -17,7 +17,7 @@ type (
 	Host = topology.Host
 	// Pin is the owner of an address, and that host's place.
 	Pin = hosts.Pin
-	// HostRecord is what is stored of a host over a restart.
+	// HostRecord holds what is stored about a host, so that it survives a restart.
 	HostRecord = hosts.Record
 	// HostNote is a change of a host that is to be stored.
 	HostNote = hosts.RecordChange
@@ -44,7 +44,7 @@ type (
 	ApplyOptions = rule.ApplyOptions
 	// ApplyReport describes what a change has sent.
 	ApplyReport = rule.Report
-	// InstalledRule is a rule that the ledger holds.
+	// InstalledRule is a rule that the ledger, the record of all declared rules, holds.
 	InstalledRule = rule.Installed
 	// Removed describes a rule that a switch has removed.
 	Removed = rule.Removed
@@ -52,7 +52,7 @@ type (
 	Cookie = rule.Cookie
 )
 
-// The metrics a path can be searched by.
+// The metrics that a path search can minimise.
 const (
 	MetricHops        = topology.MetricHops
 	MetricLatency     = topology.MetricLatency

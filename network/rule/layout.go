@@ -53,11 +53,11 @@ type Slot struct {
 	Match    openflow.Match
 }
 
-// Slot returns the place in the switch of the rule with this key.
+// Slot returns the slot in the switch of the rule with this key.
 func (l Layout) Slot(k Key) Slot { return Slot{l.numbers[k.Table], k.Priority, k.Match} }
 
-// Key returns the key of a rule in this place of the switch, and false if none of our rules can
-// be there.
+// Key returns the key of a rule with this slot in the switch, and false if no rule of Sluice can
+// have the slot.
 func (l Layout) Key(s Slot) (Key, bool) {
 	stage, _, ok := OfPriority(s.Priority)
 	k := Key{Table: stage.Table(), Priority: s.Priority, Match: s.Match}
@@ -79,8 +79,9 @@ func (l Layout) Table(number uint8) (Table, bool) {
 	}
 }
 
-// Holds reports whether the switch has an entry for the rule. On a switch with one table no rule
-// leads to another table; a mark's actions are part of the rule of the path that it belongs to.
+// Holds reports whether the switch has an entry for the rule. A switch with one table has no rules
+// that lead to another table. A mark (a rule of StageClassify) has no entry there either: its
+// actions are part of the rule of the path that it belongs to.
 func (l Layout) Holds(r *Rule) bool { return l.tables || r.Next() == 0 }
 
 // Next returns the number of the table to which a rule sends packets on, or zero.
@@ -91,8 +92,8 @@ func (l Layout) Next(r *Rule) uint8 {
 	return l.numbers[r.Next()]
 }
 
-// Marked returns the rule of a path that its owner has marked, in the form for a switch with one
-// table.
+// Marked returns the rule of a path together with its mark, in the form for a switch with one
+// table: the actions of the mark come before those of the path's rule.
 func Marked(way, mark *Rule) Rule {
 	both := *way
 	both.Actions = append(append([]openflow.Action(nil), mark.Actions...), way.Actions...)

@@ -2,8 +2,8 @@ package rule
 
 import "fmt"
 
-// Table is one of the pipeline's tables. A Layout holds the numbers that they have in a switch.
-// A switch with one table has all stages in it, with the same priorities.
+// Table is one of the pipeline's tables. A Layout holds the numbers that the tables have in a
+// switch. A switch with one table has all stages in it, with the same priorities.
 type Table uint8
 
 // The tables, in the order in which a packet passes them. In each table, the first stage that
@@ -47,7 +47,7 @@ const (
 	// StageSelect is for packets about which a service decides at the controller before they are
 	// forwarded, such as the first ones of whitelisted connections.
 	StageSelect
-	// StageGuard is for packets whose source address belongs to another place.
+	// StageGuard is for packets whose source address belongs to a device at another port.
 	StageGuard
 	// StageRewrite is for packets that a service has taken over, such as those of sessions.
 	StageRewrite
@@ -79,7 +79,8 @@ var stages = [...]struct {
 }
 
 // Offsets within the stages: of two rules for a packet the one with the higher offset decides.
-// Rules that never match the same packet may share an offset.
+// Rules that never match the same packet may share an offset. "Leased" means that the switch removes
+// the rules when no controller renews them.
 const (
 	// In StageRoute.
 	RouteOpen          = 10   // along the spanning tree, while there is no controller
@@ -114,14 +115,14 @@ const (
 	SelectAgent        = 400 // packets that an agent sends outside a session
 
 	// In StageGuard.
-	GuardSource = 0 // packets with a device's address from another port; also the next higher offset
+	GuardSource = 0 // packets with a device's address from another port; uses the next higher offset too
 
 	// In StageRewrite.
 	RewriteStray   = 0  // packets of a session's end host from another port than its own
 	RewriteSession = 10 // sessions of agents
 	// No packet matches both rules of channels and rules of sessions, because the address of a
 	// channel is never that of a host.
-	RewriteChannelGuard = 50 // drops packets to addresses of channels that nobody watches here; also the next higher offset
+	RewriteChannelGuard = 50 // drops packets to channels that nobody watches here; uses the next higher offset too
 	RewriteChannel      = 60 // channels, along their trees
 
 	// In StageDevice.

@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Report describes what was sent for a change.
+// Report describes the messages that a change has sent to switches.
 type Report struct {
-	// Switches are the switches that were sent something, ascending.
+	// Switches lists the switches to which something was sent, by ascending identifier.
 	Switches []SwitchReport
 	// Waves holds the time from the start of each wave to its last confirmation. A change
 	// without waves has one.

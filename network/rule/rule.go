@@ -96,7 +96,7 @@ type Meter struct {
 	Bands  []openflow.MeterBand
 }
 
-// Program is the rules, groups and meters that an owner wants in the switches under one key.
+// Program holds the rules, groups and meters that an owner declares under one key.
 type Program struct {
 	Rules  []Rule
 	Groups []Group
@@ -134,7 +134,7 @@ type ApplyOptions struct {
 	AllowDown bool
 }
 
-// Installed is a rule that the ledger holds.
+// Installed is a rule that the ledger, the record of all declared rules, holds.
 type Installed struct {
 	Rule
 	// Number is the number of the rule's table in the switch. Next is the number of the table
@@ -152,7 +152,7 @@ type Installed struct {
 	CountersAt     time.Time
 }
 
-// Removed describes a rule that a switch has removed, for its owner.
+// Removed tells an owner which of its rules a switch has removed, and why.
 type Removed struct {
 	Installed
 	// Reason is an OpenFlow flow-removed reason: idle, hard, delete, group delete.

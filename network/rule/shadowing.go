@@ -17,8 +17,8 @@ type Shadowing struct {
 	Rewrites bool
 }
 
-// Notes returns a sentence for each owner whose rules come first, followed by what that means
-// for the owner who asks.
+// Notes returns a sentence for each owner whose rules come first. Each ends with means, a text that
+// explains the consequence for the owner who asks.
 func Notes(all []Shadowing, means string) (notes []string) {
 	for _, o := range all {
 		notes = append(notes, o.String()+": "+means)
