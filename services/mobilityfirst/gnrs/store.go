@@ -33,8 +33,8 @@ type Shared interface {
 	// Changed registers f, which is called with names whose records other servers have changed. f
 	// must not block. Changed is called once, before all other methods.
 	Changed(f func(frame.GUID))
-	// Hears reports whether f is being called now. Changes by others during other times are never
-	// reported.
+	// Hears reports whether the store now learns of other servers' changes, so that f is called
+	// with them. f is never called with a change that was made while Hears returned false.
 	Hears() bool
 }
 
@@ -44,7 +44,7 @@ const (
 )
 
 // storeQueue executes requests that wait for a shared store, so that the server can read further
-// ones.
+// requests meanwhile.
 type storeQueue struct {
 	*Server
 	tasks *tasks.Group

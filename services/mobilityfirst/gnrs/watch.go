@@ -179,8 +179,8 @@ func (w *watches) run(ctx context.Context) {
 }
 
 // notify notifies the watchers of a name: all of them at first, and in repetitions those that have
-// not looked the name up since. After the last repetition it removes them. It reports whether there
-// were any.
+// not looked the name up since. After the last repetition it removes them. It reports whether it
+// has notified any watcher.
 func (w *watches) notify(name frame.GUID, repetition int, now time.Time) bool {
 	var all []notice
 	w.mu.Lock()
@@ -211,7 +211,8 @@ func (w *watches) notify(name frame.GUID, repetition int, now time.Time) bool {
 	return len(all) > 0
 }
 
-// requester returns an address as in messages, which support IPv4 only.
+// requester returns an address in the form of messages, which support IPv4 only: for an IPv6
+// address it returns 0.0.0.0 with the port.
 func requester(at netip.AddrPort) gnrswire.Address {
 	if a := at.Addr().Unmap(); a.Is4() {
 		return gnrswire.AddrPortOf(netip.AddrPortFrom(a, at.Port()))

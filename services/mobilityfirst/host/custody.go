@@ -66,13 +66,13 @@ func (e *Endpoint) pushCustody(storage, to frame.GUID, service frame.Service, pa
 	return room, err
 }
 
-// lastCustody returns the ID of the last chunk to a name that was sent by a storage node, or one in
-// a new flow. The host is locked.
+// lastCustody returns the ID of the last chunk to a name that was sent by way of a storage node. If
+// there is none, it returns an ID in a new flow with the number zero. The host is locked.
 func (e *Endpoint) lastCustody(to frame.GUID) custody.ID {
 	if last, ok := e.flows[to]; ok {
 		return last
 	}
-	for other := range e.flows { // as many as there are destinations
+	for other := range e.flows { // keep as many flows as a name may have destinations
 		if len(e.flows) < maxOutgoingPerName {
 			break
 		}
@@ -154,7 +154,7 @@ func (h *Host) acceptCustody(r *Received, c *custody.Chunk, err error, now time.
 		return false
 	case custody.Delivered:
 		if f.sessions[c.Number] == r.session {
-			r.take() // the node learns of this only when the first of them is taken
+			r.take() // acknowledgements are in order, so the node learns of this only after the first copy has been taken
 		} else {
 			r.refuse()
 		}

@@ -125,7 +125,8 @@ func (e *Endpoint) push(to frame.GUID, service frame.Service, payload []byte, do
 	return e.pushLocked(to, service, payload, done)
 }
 
-// pushLocked is push with the host locked.
+// pushLocked queues a chunk that does not go by way of a storage node, as push does. The host is
+// locked.
 func (e *Endpoint) pushLocked(to frame.GUID, service frame.Service, payload []byte, done func(error)) (room <-chan struct{}, err error) {
 	if room, err := e.hasRoom(to, len(payload)); err != nil {
 		return room, err

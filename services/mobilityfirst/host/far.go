@@ -26,7 +26,7 @@ const (
 	// addressInterval is the time between checks of the host's address when no change is reported.
 	addressInterval = 250 * time.Millisecond
 	// A name is published again after publishInterval, and a publication is valid for
-	// publicationLifetime. A failed publication is repeated after publishRetry, and one takes
+	// publicationLifetime. A failed publication is repeated after publishRetry. Each attempt takes
 	// publishTimeout at most.
 	publishInterval, publicationLifetime, publishRetry, publishTimeout = 5 * time.Minute, 15 * time.Minute, 5 * time.Second, 3 * time.Second
 	// publishPause is the pause between two publications, because a name service limits the new
@@ -167,8 +167,8 @@ func (o *outgoing) requestAt(at []netip.AddrPort) {
 	}
 }
 
-// nameMoved requests a path to a name that has moved. If a path was requested just now, it waits so
-// that hosts on the links can answer first.
+// nameMoved requests a path to a name that has moved. If a path was requested just now, nameMoved
+// waits, so that hosts on the links can answer first.
 func (f *far) nameMoved(name frame.GUID) {
 	h := f.host
 	h.mu.Lock()
@@ -258,7 +258,8 @@ func (f *far) publish(ctx context.Context) {
 	}
 }
 
-// later returns the withdrawals to gone, for leave to publish.
+// later puts the withdrawals among the given publications back into gone, so that leave publishes
+// them.
 func (f *far) later(all []publication) {
 	f.host.mu.Lock()
 	defer f.host.mu.Unlock()

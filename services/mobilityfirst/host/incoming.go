@@ -129,7 +129,7 @@ func (h *Host) handleData(at place, d *frame.StreamData, now time.Time) {
 	in.arrived(all, err)
 }
 
-// acceptFrom reports whether a stream may come from a place, and sends acknowledgements there from
+// acceptFrom reports whether a stream may come from a place. If so, acknowledgements go there from
 // now on.
 func (in *incoming) acceptFrom(at place) bool {
 	if in.place != at {

@@ -16,7 +16,8 @@ import (
 const (
 	// batch is the maximum number of frames that are sent with one call.
 	batch = 64
-	// maxTurn is the maximum number of them that one stream sends before the next has its turn.
+	// maxTurn is the maximum number of these frames that one stream sends before the next stream
+	// has its turn.
 	maxTurn = 16
 	// maxControl limits the waiting frames that carry no chunks; further ones are dropped.
 	maxControl = 1024
@@ -27,7 +28,8 @@ const (
 
 var broadcast = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// link is one of the host's interfaces. It exists whether the interface does or not.
+// link is one of the interfaces that the host is configured with. It also exists while the
+// interface itself does not.
 type link struct {
 	host *Host
 	name string
@@ -43,8 +45,8 @@ type link struct {
 	carrier     uint32      // the kernel's count of carrier changes; zero if it is not known
 	helloTimer  *time.Timer // repeats the hello
 	lastHello   time.Time   // when a hello was last sent because the link is up
-	carrierLost bool        // the carrier was lost after that
-	control     [][]byte    // frames that are sent as they are
+	carrierLost bool        // the carrier was lost after lastHello
+	control     [][]byte    // encoded frames that carry no chunks
 	acks        []*incoming // streams that have something to acknowledge
 	active      []*path     // paths by which streams may have something to send
 	// answering is set while the receiving goroutine is going to send as well, so that the sending
@@ -273,7 +275,8 @@ func (l *link) acknowledge(in *incoming) {
 	}
 }
 
-// activate lets a stream send by a path what it may. The host is locked.
+// activate queues a path in its link's list, so that the path's stream sends the frames that it may
+// send. The host is locked.
 func (l *link) activate(p *path) {
 	if l.up && !p.listed {
 		p.listed = true
@@ -306,8 +309,8 @@ func (l *link) send(ctx context.Context, i *Interface) error {
 	}
 }
 
-// answer sends acknowledgements and answers without chunks, which could take longer than other
-// hosts' frames can wait to be received.
+// answer sends acknowledgements and other frames that carry no chunks. It sends no chunks, because
+// that could take longer than frames of other hosts can wait to be received.
 func (l *link) answer(i *Interface, buffers *[batch][]byte) error {
 	more := true
 	var err error

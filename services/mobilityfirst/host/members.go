@@ -176,8 +176,8 @@ func (m *multicast) handleHello(from, at place, now time.Time) {
 	}
 }
 
-// requestPath requests a path to a member at its last place, without labels, and searches on all
-// links if it does not answer there.
+// requestPath requests a path to a member at the member's last place, without labels. If the member
+// does not answer there, it searches on all links.
 func (m *multicast) requestPath(o *outgoing, now time.Time) {
 	if l := o.lastPlace.link; l != nil && l.up && m.host.limits.requests.AllowN(now, 1) {
 		l.sendControl(o.lastPlace.mac, 0, o.pathRequest(l))
@@ -187,9 +187,10 @@ func (m *multicast) requestPath(o *outgoing, now time.Time) {
 	}
 }
 
-// dropIfLost removes a member that has acknowledged nothing for too long, or has taken nothing for
-// as long as chunks are kept, so that the others need not wait for it, and reports whether it did.
-// If the member has never taken anything, or takes nothing, it is barred for a while.
+// dropIfLost removes a member so that the others need not wait for it, and reports whether it did.
+// It removes a member that has acknowledged nothing for too long, or that has taken nothing over
+// for as long as chunks are kept. A member that has never taken anything over, or that takes
+// nothing over any more, is also barred for a while.
 func (m *multicast) dropIfLost(o *outgoing, late bool, now time.Time) bool {
 	reason := ErrLost
 	switch {

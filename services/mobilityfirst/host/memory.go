@@ -14,8 +14,9 @@ const (
 	// maxIncoming limits the streams that a host receives at once; an eighth of them may come from
 	// one place.
 	maxIncoming = 1024
-	// idleTimeout is how long a stream may be silent between chunks, and stalledTimeout within one.
-	// When memory runs out these are stalledTimeout and pressureTimeout.
+	// idleTimeout is how long a stream may be silent between chunks, and stalledTimeout how long
+	// within a chunk. When memory runs out, the limits are stalledTimeout between chunks and
+	// pressureTimeout within one.
 	idleTimeout, stalledTimeout, pressureTimeout = 5 * time.Minute, 30 * time.Second, 5 * time.Second
 	// maxUntaken limits the bytes of complete chunks that a name has not taken over when another
 	// chunk begins.

@@ -59,7 +59,7 @@ type membership struct {
 	lastAnswer uint64     // the last request of the multicast that it has answered
 	lastPlace  place      // its last place
 	lastAck    time.Time  // when it last acknowledged something, or had to for the first time
-	lastTaken  time.Time  // when it had acknowledged the last chunk that it has taken over
+	lastTaken  time.Time  // when it last took a chunk over
 	lastGiven  time.Time  // when it was given a chunk while it had none
 }
 
@@ -155,7 +155,7 @@ func (m *multicast) unsettle() {
 	m.settled, m.request, m.attempts, m.answeredAt, m.secondRequest, m.nextRequest = false, 0, 0, time.Time{}, time.Time{}, time.Time{}
 }
 
-// queue gives a chunk to all members, each of which costs overhead.
+// queue gives a chunk to all members. It charges overhead bytes for each member.
 func (m *multicast) queue(c *multicastChunk, now time.Time) {
 	c.hosts, c.pending, c.more = len(m.members), len(m.members), m.more
 	m.host.queueLeft -= c.hosts * overhead

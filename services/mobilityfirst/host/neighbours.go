@@ -106,7 +106,7 @@ func (t *neighbours) init() {
 }
 
 // learn records a verified hello. It returns nil if there is no room, or if the hello is older than
-// the last one, which old reports. Only an unsolicited hello can be too old.
+// the last one; old reports the latter. Only an unsolicited hello can be too old.
 func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, way label, now time.Time) (n *neighbour, old bool) {
 	n = t.byName[name]
 	if n != nil && hello.Number < n.number && hello.Challenge == 0 {
@@ -145,7 +145,7 @@ func (t *neighbours) makeRoom(far bool) bool {
 	return len(t.byName) < maxNeighbours || t.evictOldest(t.some(false))
 }
 
-// count adds to the number of names from afar if n is one.
+// count adds by to the number of neighbours that were first heard from afar, if n is one of them.
 func (t *neighbours) count(n *neighbour, by int) {
 	if n.far {
 		t.far += by
@@ -250,7 +250,7 @@ func (t *neighbours) removeLink(l *link) {
 	}
 }
 
-// tagTo returns the VLAN tag of frames to a place, to whichever name there.
+// tagTo returns the VLAN tag of frames to a place, whichever neighbour is there.
 func (t *neighbours) tagTo(at place, now time.Time) uint16 {
 	for _, n := range t.byPlace[at] {
 		return n.tag(at, now)

@@ -24,11 +24,12 @@ const (
 	// maxSilences is how often in a row a receiver may miss the deadline before another path to it
 	// is requested.
 	maxSilences = 3
-	// A path request is repeated after initialRetry, doubled up to maxRetry. A destination that
-	// returns before that says hello.
+	// A path request is repeated after initialRetry; the pause is doubled after each request, up to
+	// maxRetry. A destination that returns before the next request says hello, and the host then
+	// requests a path at once.
 	initialRetry, maxRetry = 100 * time.Millisecond, 15 * time.Second
-	// A receiver that resets a stream is left alone for initialPause, doubled up to maxPause each
-	// time until it takes a chunk over.
+	// After a receiver has reset a stream, the host pauses for initialPause before it sends again.
+	// The pause is doubled, up to maxPause, with each reset until the receiver takes a chunk over.
 	initialPause, maxPause = 10 * time.Millisecond, 2 * time.Second
 	// minMTU is the smallest MTU over which chunks are sent.
 	minMTU = 576
@@ -48,7 +49,7 @@ type outgoing struct {
 	host     *Host
 	endpoint *Endpoint // the endpoint of the source name, which may be closed
 	sender   *stream.Sender
-	chunks   []queuedChunk // not taken over, as in sender
+	chunks   []queuedChunk // the chunks in sender, which have not been taken over
 	number   uint64        // the number of the last chunk
 	lastUsed time.Time
 	changed  chan struct{} // closed when a path is found

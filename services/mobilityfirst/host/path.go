@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/udplink"
 )
 
-// path is a way for frames to a name.
+// path tells how frames reach a host of a name: by which link, at which Ethernet address and with
+// which label.
 type path struct {
 	foundAt  time.Time
 	acked    bool // the receiver has acknowledged a frame sent by it
@@ -34,8 +35,8 @@ type path struct {
 const (
 	// lease is how long a path without a label is valid.
 	lease = 30 * time.Second
-	// unlabelledRenewal is the time after which such a path is requested again: by then the network
-	// may be able to set up one with a label.
+	// unlabelledRenewal is the time after which a path without a label is requested again: by then
+	// the network may be able to set up one with a label.
 	unlabelledRenewal = time.Minute
 	// labelDistrust is how long labels to a name are not used after frames with one of them have
 	// not arrived.
@@ -155,7 +156,7 @@ func (o *outgoing) handleSilence(p *path, now time.Time) {
 		}
 	}
 	if o.request == 0 {
-		o.endpoint.renew(now) // the network may have received the same hello elsewhere
+		o.endpoint.renew(now) // with its old number the network could take the hello for a copy of one that it has received elsewhere
 		o.requestPath(now)
 	}
 }

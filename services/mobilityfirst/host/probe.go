@@ -14,9 +14,9 @@ var probeSizes = []int{1472, 1392}
 
 // probe is a query of the size whose arrival it tests (RFC 8899). It asks about a stream of the
 // session that does not exist, and the receiver answers with a reset as it would to any such query.
-// A sender of a false answer would have to know the session, as does a host that can drop frames.
-// If the larger frames do not arrive after all, the chunks do not either, until they are sent in
-// smaller frames.
+// Only a host that knows the session's number can forge the answer, and such a host could drop
+// frames as well. If the larger frames do not arrive after all, the chunks do not arrive either
+// until they are sent in smaller frames.
 type probe struct {
 	stream frame.Stream
 	size   int
@@ -58,7 +58,7 @@ func (o *outgoing) probe() {
 	if !p.link.isFar() {
 		return
 	}
-	const apart = 1 << 14 // from the numbers that the session's streams have meanwhile
+	const apart = 1 << 14 // the distance of the probes' numbers from those that the session's streams may get meanwhile
 	number := uint64(o.sender.Stream) + apart + rand.Uint64N(2*apart-8)
 	for i, size := range append([]int{p.link.MTU}, probeSizes...) {
 		if size <= p.mtu || i > 0 && size >= p.link.MTU {

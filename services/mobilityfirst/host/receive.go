@@ -106,7 +106,7 @@ func (h *Host) handleReset(at place, f *frame.StreamReset, now time.Time) {
 // path.
 const minRequestInterval = time.Second
 
-// handleHello handles an unsolicited hello. It trusts nothing in it: if the hello has news of a
+// handleHello handles an unsolicited hello. It does not trust the hello: if the hello has news of a
 // name to which there is a stream, the host requests a path there.
 func (h *Host) handleHello(at place, hello *frame.Hello, now time.Time) {
 	to := record.NameOf(hello.Key[:])

@@ -31,7 +31,7 @@ func (r *Received) Take() {
 	r.take()
 }
 
-// take is Take with the host locked.
+// take takes the chunk over, as Take does. The host is locked.
 func (r *Received) take() {
 	if _, ok := r.endpoint.untaken[r]; !ok {
 		return
@@ -56,7 +56,7 @@ func (r *Received) Refuse() {
 	}
 }
 
-// refuse is Refuse for a chunk in untaken. The host is locked.
+// refuse refuses a chunk in untaken, as Refuse does. The host is locked.
 func (r *Received) refuse() {
 	h, e := r.host, r.endpoint
 	if in := r.session.in; in != nil {

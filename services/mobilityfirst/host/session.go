@@ -23,8 +23,8 @@ type session struct {
 	last      uint64      // the number of the last delivered chunk
 	in        *incoming   // the current stream, nil for none
 	chunks    []*delivery // the delivered chunks, from the first that has not been taken over
-	// taken holds the numbers of chunks behind last that have been taken over, while chunks before
-	// them have to come again.
+	// taken holds the numbers after last of chunks that have been taken over although earlier
+	// chunks have to come again.
 	taken map[uint64]struct{}
 }
 

@@ -26,15 +26,4 @@
 //	 8 pong         host         number (4), round trip in ns (8), and the error in UTF-8; empty if there was an answer
 //	 9 failed       host         why the connection ends, in UTF-8
 //	10 refuse       application  number (4) of a chunk
-//	kind            from         what belongs to it
-//	 1 attach       application  32 bytes, the seed of the Ed25519 key (RFC 8032)
-//	 2 send         application  number (4), service (2), destination (20), payload
-//	 3 take         application  number (4) of a chunk
-//	 4 ping         application  number (4), destination (20), at most so many ms (4)
-//	 5 attached     host         name (20)
-//	 6 sent         host         number (4), and why not, in UTF-8; nothing if the receiver has taken it
-//	 7 chunk        host         number (4), service (2), source (20), payload
-//	 8 pong         host         number (4), round trip in ns (8), and why not, in UTF-8; nothing if there was an answer
-//	 9 failed       host         why the connection ends, in UTF-8
-//	10 refuse       application  number (4) of a chunk
 package hostapi

@@ -20,7 +20,7 @@ const (
 	MaxUnderway = 16 << 20
 	// Overhead is what each chunk counts besides its payload, in bytes, towards MaxUnderway.
 	Overhead = 512
-	// MaxSends limits the number of these chunks.
+	// MaxSends limits the number of chunks that one application has in flight.
 	MaxSends = 8192
 	// MaxAhead limits the chunks that the host delivers before the application has taken the first
 	// of them.

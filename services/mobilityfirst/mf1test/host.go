@@ -22,7 +22,7 @@ const (
 	again = 100 * time.Millisecond
 	// headers is the size of a DATA frame without its part of the chunk.
 	headers = 16
-	// burst is the number of frames that it sends before it asks which have arrived.
+	// burst is the number of frames that the host sends before it asks which of them have arrived.
 	burst = 64
 )
 
