@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxBursts bounds the burst requests to ingress gateways that are in progress.
+	// maxBursts bounds the burst requests to ingress gateways that are in progress at the same time.
 	maxBursts = 256
 	// maxPendingChanges bounds the changes of viewers that one gateway may have in progress.
 	maxPendingChanges = 256
 	// maxComparisons bounds how many passwords are compared at the same time, because each
-	// comparison occupies a processor for some ten milliseconds. Each gateway may run only one
-	// of them.
+	// comparison occupies a processor for some ten milliseconds. For each gateway, only one
+	// comparison runs at a time.
 	maxComparisons = 2
 	// maxViewerFailures bounds the wrong passwords that are compared for one viewer within
 	// failureWindow, and maxGatewayFailures those of all viewers of a gateway. Further attempts
@@ -52,7 +52,8 @@ func newAdmissionLimiter() *admissionLimiter {
 	}
 }
 
-// gateway returns the limiter of a gateway that the controller knows.
+// gateway returns the limiter of a gateway, which it creates at the first call. The caller has
+// checked that the controller knows the gateway.
 func (a *admissionLimiter) gateway(gateway string) *gatewayAdmission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,8 +71,8 @@ func (a *admissionLimiter) forget(gateway string) {
 	delete(a.gateways, gateway)
 }
 
-// acquireBurst reserves one of the concurrent burst requests, and reports whether there was one
-// left. The caller returns it with releaseBurst.
+// acquireBurst counts a burst request that starts, and reports whether it may: not while maxBursts
+// others are in progress. If it may, the caller calls releaseBurst when the request has ended.
 func (a *admissionLimiter) acquireBurst() bool {
 	select {
 	case a.bursts <- struct{}{}:
@@ -83,7 +84,8 @@ func (a *admissionLimiter) acquireBurst() bool {
 
 func (a *admissionLimiter) releaseBurst() { <-a.bursts }
 
-// gatewayAdmission counts what one gateway is doing now.
+// gatewayAdmission limits the pending changes, the password comparisons and the wrong passwords of
+// one gateway.
 type gatewayAdmission struct {
 	changes    chan struct{}
 	comparison chan struct{} // held while a password is compared
@@ -94,8 +96,9 @@ type gatewayAdmission struct {
 	failureSum  int
 }
 
-// acquire reserves one of the gateway's pending changes, and reports whether there was one
-// left. The caller returns it with release.
+// acquire counts a change of a viewer that starts, and reports whether it may: not while
+// maxPendingChanges others of the gateway are in progress. If it may, the caller calls release when
+// the change has ended.
 func (a *gatewayAdmission) acquire() bool {
 	select {
 	case a.changes <- struct{}{}:
@@ -142,8 +145,8 @@ func (a *gatewayAdmission) checkPassword(ctx context.Context, all *admissionLimi
 	return errWrongPassword
 }
 
-// tooManyFailures reports whether the viewer, or its gateway, has used up the wrong passwords
-// of the current window.
+// tooManyFailures reports whether the viewer, or its gateway, has reached the limit of wrong
+// passwords in the current window.
 func (a *gatewayAdmission) tooManyFailures(viewer string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

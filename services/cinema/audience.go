@@ -12,7 +12,9 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/tree"
 )
 
-// audience holds the copies of a channel by switch, and the gateways that cannot get any.
+// audience holds, by switch, the copies of a channel that its viewers need, the egress gateways that
+// get them, and the treatments (such as a queue) of their packets. refused holds, by gateway, why a
+// gateway cannot get the channel.
 type audience struct {
 	copies   map[openflow.DatapathID][]tree.Copy
 	gateways map[openflow.DatapathID][]string // names of the egress gateways at each switch
@@ -20,8 +22,8 @@ type audience struct {
 	refused  map[string]error
 }
 
-// without returns the audience without the copies at switches that a tree does not reach. It adds
-// the reason to their gateways.
+// without returns the audience without the copies at the switches in lacking, which the channel's
+// tree does not reach. lacking holds the reason, which becomes that of each gateway at the switch.
 func (a audience) without(lacking map[openflow.DatapathID]error) audience {
 	if len(lacking) == 0 {
 		return a
@@ -37,7 +39,8 @@ func (a audience) without(lacking map[openflow.DatapathID]error) audience {
 	return a
 }
 
-// newAudience returns who watches a channel that enters the network at root.
+// newAudience returns the audience of a channel that enters the network at root. from is the source
+// address of the channel's datagrams.
 func newAudience(s *core, v *viewers, e *egressRegistry, c *Channel, root agents.Place, from netip.AddrPort) audience {
 	a := audience{
 		map[openflow.DatapathID][]tree.Copy{}, map[openflow.DatapathID][]string{}, map[openflow.DatapathID][]network.Carried{}, map[string]error{},
@@ -95,9 +98,9 @@ func (c *core) locateEgress(e *egressRegistry, gateway string, root agents.Place
 	return p, addr, nil
 }
 
-// treatment returns what other services promise to a channel's packets to a gateway, at the
-// gateway's place. It matches packets from the channel's source to the gateway, which is how
-// viewers' copies leave the last switch.
+// treatment returns the treatment that other services promise to a channel's packets to a gateway,
+// such as a class of traffic, at the port where the gateway is attached. It looks for packets from
+// the channel's source to the gateway, because viewers' copies leave the last switch in this form.
 func (c *core) treatment(from netip.AddrPort, to netip.Addr, at agents.Place) network.Carried {
 	vlan := openflow.NoVLAN()
 	if at.VLAN != 0 {

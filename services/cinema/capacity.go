@@ -12,17 +12,19 @@ import (
 // is for headers, bursts, and the gateway's other traffic.
 const portPercent = 90
 
-// portCapacity holds what channels may take of the port at which gateways are attached. The
-// zero value is a port about which nothing is known; it always has room.
+// portCapacity holds the bit rate that channels may take of a port at which gateways are attached.
+// The zero value stands for a port that is not known, which always has room.
 type portCapacity struct {
 	at network.PortRef
 	// most is in bit/s; zero means that the port's capacity is not known.
 	most uint64
-	// gateways names the gateways of one kind that are attached there.
+	// gateways names the gateways that are attached to the port: only ingress gateways, or only
+	// egress gateways.
 	gateways []string
 }
 
-// check returns an error if the port has no room for a rate beside what is taken already.
+// check returns an error if the port has no room for another rate bit/s. taken is the bit rate that
+// channels take of the port already.
 func (r *portCapacity) check(taken, rate uint64) error {
 	if r.most == 0 || taken+rate <= r.most {
 		return nil
@@ -44,8 +46,8 @@ func (e *noRoomError) Error() string {
 		e.at, units.FormatRate(float64(e.rate)), units.FormatRate(float64(e.left)), units.FormatRate(float64(e.all)))
 }
 
-// capacityAt returns what channels may take of a gateway's port, which the gateway shares with
-// others of its kind that are attached there.
+// capacityAt returns what channels may take of the port at which the gateway of is attached. all
+// lists the gateways of the same kind, of which several may be attached to that port.
 func capacityAt[C any](c *core, of *agents.Agent[C], all []*agents.Agent[C]) (r portCapacity) {
 	at := func(a *agents.Agent[C]) network.PortRef {
 		st := a.State()

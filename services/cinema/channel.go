@@ -79,7 +79,8 @@ func hashPassword(field, password string, faults *kit.Faults) string {
 	return string(hash)
 }
 
-// validate returns the faults of a channel from any origin, except those of its number.
+// validate returns the faults of a channel, except those of its number. The channel may be from the
+// API, from a configuration file or from the store.
 func (c *Channel) validate() (faults kit.Faults) {
 	faults.Check(channelName.MatchString(c.Name), "name", c.Name, "up to 63 lower-case letters, digits and dashes, a letter or digit first")
 	faults.Check(len(c.Title) <= 512 && !strings.ContainsFunc(c.Title, unicode.IsControl), "title", c.Title, "up to 128 characters in one line")
@@ -127,7 +128,8 @@ func conflicts(name string, c Channel, all []kit.Item[Channel]) error {
 
 const sourceForm = "test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp and a host, without blanks"
 
-// sourceFault returns what a source should be, or "" if it is valid.
+// sourceFault returns a text that says what an invalid source should be, or "" if the source is
+// valid.
 func sourceFault(address gatewayapi.StoredSource) string {
 	source := string(address)
 	if source == "" {

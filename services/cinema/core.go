@@ -53,8 +53,8 @@ type Options struct {
 	// Settle is how long the service waits after a start for the gateways and switches that it
 	// knew before.
 	Settle time.Duration
-	// Treatments is the registry of what other services promise to flows; nil if no service
-	// does.
+	// Treatments is the registry of the treatments, such as classes of traffic, that other services
+	// promise to flows. It is nil if no service promises any.
 	Treatments *network.Treatments
 	// Configured holds the channels of the configuration, by name.
 	Configured map[string]Channel
@@ -101,7 +101,7 @@ func (c *core) place(st *agents.State) (agents.Place, netip.Addr, error) {
 // for.
 const changeTimeout = 2 * time.Second
 
-// egressRegistry holds the egress gateways.
+// egressRegistry holds the egress gateways; egressGateway is one of them.
 type (
 	egressRegistry = agents.Registry[*gatewayapi.Egress, gatewayapi.ViewerEvent, gatewayapi.Viewer]
 	egressGateway  = agents.Agent[*gatewayapi.Egress]

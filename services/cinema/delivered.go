@@ -27,8 +27,9 @@ type reading struct {
 }
 
 // deliveryCounters counts the packets that switches have copied to each viewer, from the
-// counters of buckets. The counters of a bucket start again when its group changes, so what it
-// counted between the last reading and the change is missing from the sum.
+// counters of buckets. When a group changes, the counters of its buckets start again at zero. The
+// packets that a bucket counted between the last reading and the change are then missing from the
+// sum.
 type deliveryCounters struct {
 	trees *treeManager
 
@@ -56,8 +57,9 @@ func (t *deliveryCounters) sumsByViewer(ctx context.Context) map[string]uint64 {
 	return t.sums
 }
 
-// tally returns the sums with what groups have counted since they were last read. Groups that
-// have changed in the meantime are left to the next reading.
+// tally returns the sums increased by the packets that groups have counted since their last reading,
+// and the new last readings. before holds the buckets of the groups when counted was read. Groups
+// that have changed since then are left to the next call.
 func (tm *treeManager) tally(last map[groupAt]reading, sums map[string]uint64, before map[groupAt][]openflow.Bucket, counted map[groupAt][]openflow.Counter) (map[string]uint64, map[groupAt]reading) {
 	viewers, after := tm.viewersByAddress(), tm.installedBuckets()
 	next, out := map[groupAt]reading{}, map[string]uint64{}
@@ -113,7 +115,8 @@ func (tm *treeManager) viewersByAddress() map[netip.AddrPort][]string {
 	return out
 }
 
-// installedBuckets returns the groups whose planned buckets are installed in the switches.
+// installedBuckets returns the buckets of the groups that the switches have as planned. It omits
+// groups of which a change is in progress.
 func (tm *treeManager) installedBuckets() map[groupAt][]openflow.Bucket {
 	out := map[groupAt][]openflow.Bucket{}
 	tm.mu.Lock()

@@ -22,8 +22,8 @@ import (
 // burstTimeout bounds a burst request to an ingress gateway.
 const burstTimeout = time.Second
 
-// changeViewer changes a viewer's channels, and returns when the switches have confirmed it. A
-// request that is refused changes nothing.
+// changeViewer changes a viewer's channels, and returns when the switches have confirmed the change.
+// A request that is refused changes nothing.
 func (s *Service) changeViewer(ctx context.Context, w *gatewayapi.Wanted) (*gatewayapi.Granted, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
@@ -71,7 +71,8 @@ func problemOf(err error) error {
 	return err
 }
 
-// check validates a request beyond what its struct tags do.
+// check validates a request beyond what its struct tags do. It returns the request's gateway and
+// channels.
 func (s *Service) check(ctx context.Context, w *gatewayapi.Wanted) (*egressGateway, []Channel, error) {
 	var faults kit.Faults
 	name, isCert := strings.CutPrefix(api.Identity(ctx), "certificate:")
@@ -116,7 +117,8 @@ func (s *Service) checkPasswords(ctx context.Context, admission *gatewayAdmissio
 	return nil
 }
 
-// applyChanges brings changes into the switches. It undoes a change that the network refuses.
+// applyChanges writes the rules of changes to the switches. all[0] is the requested change, which is
+// undone if the network refuses it. The others remove viewers that had the same port before.
 func (s *Service) applyChanges(ctx context.Context, all []viewerChange) error {
 	x := all[0]
 	added, removed := x.diff()
@@ -178,8 +180,8 @@ func (s *Service) reconcile(ctx context.Context, channels []string) []error {
 	return errs
 }
 
-// unwritten returns the first error because of which the switches do not have a channel's rules,
-// or nil. Refusals of some viewers are none.
+// unwritten returns the first error because of which the switches do not have a channel's rules, or
+// nil. It ignores errors that only say that some viewers do not get the channel.
 func unwritten(errs []error) error {
 	for _, err := range errs {
 		if _, ok := errors.AsType[*refusals](err); err != nil && !ok {
@@ -189,8 +191,8 @@ func unwritten(errs []error) error {
 	return nil
 }
 
-// refusalAt returns why a channel does not reach an endpoint, from the error of its
-// reconciliation, or nil.
+// refusalAt returns why a channel does not reach an endpoint, or nil if it does. err is the error of
+// the channel's reconciliation.
 func (s *Service) refusalAt(err error, to endpoint) error {
 	r, ok := errors.AsType[*refusals](err)
 	if !ok {
@@ -205,7 +207,7 @@ func (s *Service) refusalAt(err error, to endpoint) error {
 	return r.of(to.gateway, at)
 }
 
-// granted returns the sources of channels.
+// granted returns the sources of channels. It omits channels that have no source at present.
 func (s *Service) granted(channels []Channel) *gatewayapi.Granted {
 	out := &gatewayapi.Granted{Channels: []gatewayapi.Source{}}
 	for i := range channels {
@@ -274,8 +276,9 @@ func (s *Service) newEgress() *egressRegistry {
 	})
 }
 
-// handleEgressEvent processes an event of an egress gateway. A request of the gateway takes
-// precedence over its events for as long as these may have been sent before the request.
+// handleEgressEvent processes an event of an egress gateway. before reports whether the event's
+// records may be from before this controller's start. A request of the gateway takes precedence over
+// its events for as long as these may have been sent before the request.
 func (s *Service) handleEgressEvent(a *egressGateway, e control.Event[gatewayapi.ViewerEvent, gatewayapi.Viewer], before bool) {
 	if !before {
 		s.publishZaps(a.Name, e.Ended)
@@ -342,11 +345,11 @@ func (s *Service) publishViewer(x viewerChange) {
 	}
 }
 
-// egressLost stops the copies to an egress gateway: until it is heard again, or for good if an
-// operator has removed it.
+// egressLost stops the copies to an egress gateway until the controller hears from the gateway again,
+// or for good if an operator has removed the gateway.
 func (s *Service) egressLost(a, _ *egressGateway, cause error) {
 	if errors.Is(cause, agents.ErrReplaced) {
-		return // the new gateway's events have told that
+		return // the events of the new gateway of this name have reported its viewers
 	}
 	if s.egress.Get(a.Name) == a {
 		s.viewers.markUnreachable(a.Name)

@@ -154,7 +154,7 @@ func (s *Service) viewerInfos(ctx context.Context, all []viewer) []ViewerInfo {
 	return out
 }
 
-// treeInfos lists the trees.
+// treeInfos lists the trees of all channels.
 func (tm *treeManager) treeInfos() []TreeInfo {
 	out := []TreeInfo{}
 	for _, x := range tm.Channels.Items() {
@@ -217,7 +217,7 @@ func (s *Service) lineup() gatewayapi.Lineup {
 	return out
 }
 
-// LinkInfo is what channels take of a link, as the API shows it.
+// LinkInfo is the bandwidth that channels reserve of one direction of a link, as the API shows it.
 type LinkInfo struct {
 	Link     string     `json:"link" doc:"Port from which the link leads"`
 	To       string     `json:"to" doc:"Port to which the link leads"`

@@ -18,8 +18,8 @@ const (
 	// stableAfter is how long links must not have changed before channels move to shorter
 	// paths, so that a flapping link moves nothing.
 	stableAfter = 5 * time.Second
-	// shortenInterval is how often a shorter tree is tried without a change of links, because
-	// other channels may have released room.
+	// shortenInterval is how often a shorter tree is tried if no link has changed. Other channels
+	// may have released bandwidth in the meantime.
 	shortenInterval = 30 * time.Second
 )
 
@@ -44,27 +44,30 @@ type situation struct {
 	shortenTriedAt   time.Time
 	linksChangedAt   time.Time
 
-	// These functions read: unverified reports whether a link may be up although the topology
-	// does not have it, roomTwice whether the port of a gateway has room for twice what is
-	// copied there, and queue returns the queue of a treatment at a port.
+	// These functions read the present state. unverified reports whether a link may be up although
+	// the topology does not have it. roomTwice reports whether the port of a gateway has room for
+	// twice the bit rate that is copied there. queue returns the queue of a treatment at a port.
 	unverified func(tree.Edge) bool
 	roomTwice  func(gateway string) bool
 	queue      func(network.Carried) uint32
 }
 
-// plan is what a channel is to have in the network, and what follows from that.
+// plan holds the tree, the rules and the groups that a channel is to have in the network, how they
+// are written, and the viewers whom the channel does not reach.
 type plan struct {
 	tree.Plan
-	// ordered says that rules are written from the leaves to the root: the old tree still
-	// forwards, and the new one is complete before the old one is left.
+	// ordered reports whether rules are written from the leaves to the root, because the channel
+	// moves from an old tree that still forwards. The new tree is then complete before packets
+	// leave the old one.
 	ordered bool
 	// kept is the part of the old tree that stays when the rest is removed before the new tree
 	// is written; nil if nothing is removed first.
 	kept *tree.Tree
-	// carried lists the treatments of the channel's packets, by the ports by which they leave.
+	// carried lists the ports by which the channel's packets leave switches, with the treatment
+	// that other services promise to the packets there.
 	carried []network.Carried
 	refused *refusals
-	// triedShorter says that a shorter tree was looked for.
+	// triedShorter reports whether a shorter tree was looked for.
 	triedShorter bool
 }
 
@@ -103,11 +106,12 @@ func (s *situation) shortenDue() bool {
 	return !s.now.Before(since) && !s.now.Before(s.draining.until) && !(s.shortenTriedAt.After(since) && s.now.Sub(s.shortenTriedAt) < shortenInterval)
 }
 
-// drainingBeside returns the tree that drains beside the channel's next tree, and whether the
-// rules of both together might form a loop. No tree drains if they might, if the old tree is
-// broken, or if gateways have no room for two copies. A pruned branch drains without its
-// viewers. Packets in flight on it then do not meet the guard, whose decision Open vSwitch
-// would cache for ten seconds, also for viewers who return in that time.
+// drainingBeside returns the draining tree: the old tree, whose rules stay for drainTime beside those
+// of the channel's next tree t. It also reports whether the rules of both together might form a loop.
+// No tree drains if they might, if the old tree is broken, or if gateways have no room for two
+// copies. A pruned branch drains without its viewers' copies. Packets in flight on the branch then do
+// not reach the guard (tree.Guard), which drops them. Open vSwitch would cache this drop for ten
+// seconds, also for viewers who return in that time.
 func (s *situation) drainingBeside(t tree.Tree, a *audience) (before tree.Tree, loops bool) {
 	prev, draining := s.applied, s.draining
 	moves := prev.Moves(t)
@@ -156,9 +160,10 @@ func (s *situation) roomForDouble(prev, t tree.Tree, a *audience) bool {
 	return true
 }
 
-// queues returns the queues in which the channel leaves by the links of its tree, and the
-// treatments that it then has by port. A link to several gateways carries the channel once,
-// with the treatment that is first by name.
+// queues returns the queues of the ports by which the channel's packets leave over the links of tree
+// t, and the treatment of the packets at each port. to holds the treatments of the copies for
+// gateways, by switch. A link that leads to several gateways carries the channel once, with the
+// treatment whose name is first in order.
 func (s *situation) queues(t tree.Tree, to map[openflow.DatapathID][]network.Carried) (map[network.PortRef]uint32, []network.Carried) {
 	by := map[openflow.DatapathID]network.PortRef{}
 	for _, e := range t.Edges {
@@ -185,8 +190,8 @@ func (s *situation) queues(t tree.Tree, to map[openflow.DatapathID][]network.Car
 	return queues, all
 }
 
-// setCopies returns groups that hold the given copies, as far as possible those that hold them
-// already. It also returns the destinations for which the groups have no room.
+// setCopies returns groups that hold the given copies, by switch. A copy that is in one of the given
+// groups stays in it. setCopies also returns the destinations for which the groups have no room.
 func setCopies(groups map[openflow.DatapathID]*tree.Groups, copies map[openflow.DatapathID][]tree.Copy) (next map[openflow.DatapathID]*tree.Groups, overflow map[netip.AddrPort]bool) {
 	next = make(map[openflow.DatapathID]*tree.Groups, len(copies))
 	for d, list := range copies {
@@ -249,9 +254,9 @@ const drainTime = 500 * time.Millisecond
 type drainingTree struct {
 	tree  tree.Tree
 	until time.Time
-	// pruned says that the channel was not moved: the old tree only has branches that nobody
-	// watches any more.
+	// pruned reports whether the old tree differs only by branches that nobody watches any more. If
+	// it is false, the channel has been moved to other links.
 	pruned bool
-	// waiting says that a task is waiting to remove the tree from the switches.
+	// waiting reports whether a task is waiting to remove the tree from the switches.
 	waiting bool
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// Section is what the controller's configuration has below the key cinema. Channels may also be
-// declared by the API; those that stand here replace, at each start and reload, what the store has under the same name,
-// and are not changed by the API. What stood here before and does no more is withdrawn.
+// Section holds the settings below the key cinema of the controller's configuration. Channels may
+// also be declared by the API. At each start and reload, a configured channel replaces a stored one of
+// the same name; the API cannot change it. A channel that is no longer configured is withdrawn.
 type Section struct {
 	Enabled      bool       `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	MediaAddress netip.Addr `yaml:"media_address" doc:"IPv4 address to which the packets of all channels go inside the network. No host has it, and switches lead nothing else there."`
@@ -34,13 +34,13 @@ type ChannelSection struct {
 	PublishHash config.Secret `yaml:"publish_hash" doc:"The same of its producers. Empty: nobody publishes it by WHIP."`
 }
 
-// DefaultSection returns the section of a controller that is told nothing.
+// DefaultSection returns the settings of a controller whose configuration does not have the key
+// cinema.
 func DefaultSection() *Section {
 	return &Section{Enabled: true, MediaAddress: DefaultMedia, LinkShare: DefaultShare}
 }
 
-// ParsedChannels are the configured channels, checked, by name, and everything that is wrong
-// with them.
+// ParsedChannels checks the configured channels. It returns them by name, and all their faults.
 func (c *Section) ParsedChannels() (map[string]Channel, kit.Faults) {
 	numbers := map[uint16]string{}
 	return kit.ParseSpecs("channels", c.Channels, func(name string, x ChannelSection) (Channel, kit.Faults) {

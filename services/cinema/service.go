@@ -89,7 +89,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	s.Channels.Wake()
 }
 
-// settlePoll is how often the state is checked after a start.
+// settlePoll is the interval at which awaitNetwork checks the state after a start.
 const settlePoll = 50 * time.Millisecond
 
 // awaitNetwork waits, up to Options.Settle, until all gateways have reported and all links of
@@ -159,7 +159,8 @@ func Definition() kit.Definition {
 	}
 }
 
-// fromParts makes the service as the controller's configuration has it.
+// fromParts returns the service with the settings of the controller's configuration, or nil if it is
+// not enabled there.
 func fromParts(p kit.Parts) (kit.Service, error) {
 	section := config.Of[*Section](p.Config)
 	if !section.Enabled {
@@ -192,7 +193,7 @@ func (s *Service) Reload(_ context.Context, next config.Section) (take func(cont
 	return s.Channels.Collection.Reload(next.(*Section).ParsedChannels())
 }
 
-// registerGauges adds what is counted when somebody asks to the metrics.
+// registerGauges adds the metrics whose values are computed when the metrics are requested.
 func (s *Service) registerGauges() {
 	s.sources.registry.Metrics(s.metrics.ingress)
 	s.egress.Metrics(s.metrics.egress)

@@ -43,7 +43,7 @@ type sources struct {
 	registry *ingressRegistry
 	loop     kit.Loop
 
-	mu          sync.Mutex               // guards the fields below; under it only locks of registries are taken
+	mu          sync.Mutex               // guards the fields below; its holder may take only locks of registries
 	assignments map[string]assignment    // by channel
 	loads       map[string]gatewayLoad   // by gateway
 	states      map[string]*ingressState // by gateway
@@ -73,7 +73,7 @@ func newSources(c *core) *sources {
 	return s
 }
 
-// wake starts a new round over channels and ingress gateways.
+// wake makes all channels and ingress gateways be reconciled again.
 func (s *sources) wake() {
 	s.Channels.Wake()
 	s.loop.Wake()
@@ -320,7 +320,7 @@ func (s *sources) declaredGateway(c *Channel, all []*ingressGateway) (*ingressGa
 	return a, nil
 }
 
-// unfitReason returns why a gateway cannot take a channel, or "" if it can. has says that the
+// unfitReason returns why a gateway cannot take a channel, or "" if it can. has reports whether the
 // gateway has reported the channel already. s.mu is held.
 func (s *sources) unfitReason(c *Channel, a *ingressGateway, all []*ingressGateway, has bool) string {
 	st := a.State()
@@ -332,7 +332,7 @@ func (s *sources) unfitReason(c *Channel, a *ingressGateway, all []*ingressGatew
 	}
 	x, n := s.ingress(a.Name).refused[c.Name], s.loads[a.Name].channels
 	switch most := st.Limit(); {
-	case has: // there is room for it
+	case has: // the gateway has the channel, and so needs no room for another one
 	case time.Since(x.at) < capacityRefusalTTL:
 		return fmt.Sprintf("refuses it: %v", x.why)
 	case most > 0 && n >= most:
@@ -416,7 +416,7 @@ const (
 // rateWindowLength.
 type rateWindow struct {
 	samples []rateSample
-	// full says that the samples cover the whole window.
+	// full reports whether the samples cover the whole window.
 	full bool
 }
 

@@ -42,8 +42,9 @@ func (s *sources) run(ctx context.Context) {
 	})
 }
 
-// beginSync reports whether requests may be sent to a gateway now: not while others are being
-// sent, nor before its first report. The caller calls endSync when they have been sent.
+// beginSync reports whether requests may be sent to a gateway now. They may not while the gateway is
+// down, before its first report, or while other requests are being sent to it. If they may, the caller
+// calls endSync when it has sent them.
 func (s *sources) beginSync(a *ingressGateway) bool {
 	up := a.State().Liveness == agents.Up
 	s.mu.Lock()

@@ -79,8 +79,8 @@ func (tm *treeManager) state(channel string) *channelState {
 	return cs
 }
 
-// rules is the service's part of the ledger. With the rules of a channel it removes everything
-// else that is kept for it.
+// rules is the service's part of the ledger of rules. When it removes the rules of a channel, it also
+// removes everything else that is kept for the channel.
 type rules struct {
 	Owner
 	trees *treeManager
@@ -130,14 +130,14 @@ func countAdded(than, t tree.Tree) (n int) {
 	return n
 }
 
-// maxPlans is how often a channel is planned again because other channels reserve what it plans
-// to.
+// maxPlans bounds how often a channel is planned in a row, because other channels may reserve the
+// links of its plan before it does.
 const maxPlans = 10
 
-// install brings a channel into the network, or to other places there: it reserves the links of
-// the channel's tree, records the plan, reports what follows from it, and writes the rules. It
-// returns refusals if the channel does not reach all of its viewers. It reports whether the
-// channel's rules are known.
+// install brings a channel's tree into the network, or changes it there. It reserves the links of the
+// tree, records the plan, publishes which gateways are newly refused, and writes the rules. It returns
+// refusals if the channel does not reach all of its viewers. known reports whether the channel's rules
+// could be computed.
 func (tm *treeManager) install(ctx context.Context, x kit.Item[Channel], requested bool) (known bool, err error) {
 	p, err := tm.reserve(&x.Value)
 	if err != nil {
@@ -201,7 +201,8 @@ func (tm *treeManager) situation(c *Channel) (*situation, error) {
 	return s, nil
 }
 
-// record records what is planned, and returns the refusals that are new, by gateway.
+// record records a channel's plan. It returns the channel's state, and the refusals that are new, by
+// gateway.
 func (tm *treeManager) record(channel string, p *plan) (*channelState, map[string]error) {
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
@@ -226,9 +227,9 @@ func (tm *treeManager) record(channel string, p *plan) (*channelState, map[strin
 	return cs, news
 }
 
-// write writes the rules and groups of a plan. Parts of the old tree that might form a loop with
-// the new one are removed first. Rules that the switches have already are written only if that
-// was requested.
+// write writes the rules and groups of a plan. It first removes parts of the old tree that might form
+// a loop with the new one. If the switches have the rules already, it writes them again only if
+// requested is true.
 func (tm *treeManager) write(ctx context.Context, channel string, cs *channelState, p *plan, requested bool) error {
 	if p.kept != nil {
 		old := p.Plan
@@ -278,8 +279,9 @@ func (tm *treeManager) repairDone(channel string) {
 	}
 }
 
-// setDraining records the old tree and starts its drain time, if the channel was moved from it
-// or branches of it were pruned. tm.mu is held.
+// setDraining records the tree that drains, which is the zero value if there is none. It starts the
+// tree's drain time if the channel was moved from the tree (moved) or branches of the tree were pruned
+// (left). tm.mu is held.
 func (tm *treeManager) setDraining(channel string, cs *channelState, before tree.Tree, moved, left bool) {
 	if before.Equal(cs.draining.tree) && !cs.draining.pruned { // a tree that drains after a move keeps its own time
 		left = false
@@ -340,8 +342,8 @@ func (tm *treeManager) loadTrees(ctx context.Context) {
 	}
 }
 
-// persist stores changed trees until ctx ends. A restarted controller begins with them, so that
-// the switches' rules are what it plans.
+// persist stores changed trees until ctx ends. A restarted controller begins with the stored trees, so
+// that it plans the rules that the switches have already.
 func (tm *treeManager) persist(ctx context.Context) {
 	select {
 	case <-tm.ready:
@@ -453,7 +455,7 @@ func (tm *treeManager) retryMeters(d openflow.DatapathID) {
 }
 
 // linkDiscoveryTime is how long it takes until the links of a reconnected switch are known.
-// Mostly they were up all the time, with the channels on them.
+// Usually these links were up, and carried channels, while the switch was disconnected.
 const linkDiscoveryTime = 3 * time.Second
 
 // linksChanged records that a link has come up or gone down.

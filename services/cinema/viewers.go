@@ -33,8 +33,8 @@ type viewer struct {
 	port        uint16
 	sharesPort  bool // other viewers may have the same port
 	// channels holds the channels that are copied to the viewer. A change replaces the slice.
-	// unconfirmed says that the gateway has requested them, and the network has not confirmed
-	// them yet.
+	// unconfirmed reports whether they have been requested, and the network has not confirmed them
+	// yet.
 	channels    []string
 	unconfirmed bool
 	// reported is the gateway's last report, received at reportedAt; requestedAt is when the
@@ -50,23 +50,24 @@ type viewer struct {
 // gatewayState is an egress gateway with its viewers.
 type gatewayState struct {
 	viewers    map[string]*viewer
-	ports      map[uint16]map[*viewer]bool // one viewer, or several that share the port
+	ports      map[uint16]map[*viewer]bool // viewers by port: one, or several that share it
 	load       load
 	sharesPort bool // the gateway's viewers share a port
 	// instance identifies the gateway's process; it is empty before its first event.
 	instance string
-	// unreachable says that nothing is copied to the gateway's viewers until it is heard again.
+	// unreachable reports whether the controller does not hear from the gateway. Nothing is copied
+	// to the gateway's viewers until it does.
 	unreachable bool
 	// removed holds the viewers that an operator has removed, and when the gateway last
 	// reported each. They stay removed while reports of them may be in flight.
 	removed map[string]time.Time
-	// departed holds the viewers that have left, and when. Reports of them within reportGrace
-	// are older than that.
+	// departed holds the viewers that have left, and when. A report that lists such a viewer within
+	// reportGrace was sent before the viewer left.
 	departed map[string]time.Time
 }
 
-// viewerChange is a change of a viewer's channels. repeated says that the channels before were
-// not confirmed.
+// viewerChange is a change of a viewer's channels. repeated reports whether the network had not
+// confirmed the channels of before.
 type viewerChange struct {
 	viewer
 	before, after []string
@@ -133,7 +134,8 @@ func (g *gatewayState) releasePort(v *viewer) {
 	}
 }
 
-// portTaken reports whether other viewers have the port and do not share it.
+// portTaken reports whether viewers other than v have the port, and do not share it with v. shared
+// reports whether v would share it.
 func (g *gatewayState) portTaken(v *viewer, port uint16, shared bool) bool {
 	for other := range g.ports[port] {
 		if other != v {
@@ -153,8 +155,8 @@ func (t *viewers) channelsOf(w *gatewayapi.Wanted) []string {
 	return nil
 }
 
-// request carries out a gateway's request within its bounds. The first change is that of the
-// viewer; the others are of viewers that had its port before and have been removed.
+// request carries out a gateway's request if the gateway's bounds permit it. The first of the returned
+// changes is that of the viewer. The others are the removals of viewers that had its port before.
 func (t *viewers) request(w *gatewayapi.Wanted, b bounds, now time.Time) ([]viewerChange, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,7 +243,8 @@ func (t *viewers) rollback(x viewerChange) {
 	}
 }
 
-// markUnreachable stops the copies to a gateway's viewers until the gateway is heard again.
+// markUnreachable stops the copies to a gateway's viewers until the controller hears from the gateway
+// again.
 func (t *viewers) markUnreachable(gateway string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -275,7 +278,7 @@ func (t *viewers) remove(id string) (viewerChange, bool) {
 	return viewerChange{}, false
 }
 
-// endpoint is where a channel is copied to: a viewer's port of a gateway.
+// endpoint is a destination of a channel's copies: the port of a gateway that a viewer has there.
 type endpoint struct {
 	gateway string
 	port    uint16
@@ -315,7 +318,7 @@ func (t *viewers) hasReported(gateway string) bool {
 	return g != nil && g.instance != ""
 }
 
-// key returns the name of a viewer among those of all gateways.
+// key returns GATEWAY/ID, which identifies the viewer among those of all gateways.
 func (v viewer) key() string { return v.gateway + "/" + v.id }
 
 // list returns all viewers of reachable gateways, ordered by key.
@@ -399,7 +402,8 @@ func (l *load) delta(from uint16, before []string, to uint16, after []string, ra
 	return added, gone
 }
 
-// bounds limits the viewers of a gateway.
+// bounds limits the viewers of a gateway: their number, and by the capacity of the gateway's port the
+// bit rate of their channels. rate returns the declared bit rate of a channel.
 type bounds struct {
 	viewers int
 	port    portCapacity
@@ -446,8 +450,8 @@ func (t *viewers) roomForDouble(b bounds) bool {
 	return b.port.check(taken, taken) == nil
 }
 
-// refusal is the reason against a change of a viewer: a field of the request, its value, and
-// what it should be.
+// refusal is the error of a request to change a viewer's channels. It names a field of the request, the
+// field's value, and what the value should be.
 type refusal struct {
 	field string
 	value any
@@ -476,9 +480,9 @@ func (x *viewerChange) diff() (added, removed []string) {
 	return added, removed
 }
 
-// applyRecords ends the old channels of viewers that have changed, as their gateway has recorded.
-// A record applies only to the viewer's last grant, so that it does not end a channel which the
-// viewer has requested since. A report ends the old channel of a viewer whose record is lost.
+// applyRecords ends the old channels of viewers that have changed channel according to their gateway's
+// records. A record applies only to the viewer's last grant, so that it does not end a channel which
+// the viewer has requested since. If a record is lost, the gateway's next report ends the old channel.
 func (t *viewers) applyRecords(gateway string, all []gatewayapi.ViewerEvent) (out []viewerChange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -55,7 +55,8 @@ func cinemaGatewaysCommand(app *commands.App) *cobra.Command {
 		cinemaGateways(app, "egress", "Egress gateways: by them viewers get the pictures", "east"))
 }
 
-// cinemaGateways are the commands for gateways of one kind, which are agents.
+// cinemaGateways returns the commands for the gateways of one kind, "ingress" or "egress". example is
+// the name of a gateway in the commands' examples.
 func cinemaGateways(app *commands.App, kind, short, example string) *cobra.Command {
 	cmd := commands.Agents(app, cinema.Name+"/"+kind)
 	cmd.Use, cmd.Short = kind, short
@@ -75,7 +76,7 @@ that stands still, until it leaves. It may come again, as another.`
 		commands.Get(app, "list", "List the viewers: gateway, channels, changes, losses", cinemaPath+"viewers", commands.Table[cinema.ViewerInfo]("")), remove)
 }
 
-// publicTLS is the certificate of a gateway's interface for people; nil for plain HTTP.
+// publicTLS returns the TLS configuration of a gateway's public interface, or nil for plain HTTP.
 func publicTLS(p GatewayPublic) (*tls.Config, error) {
 	if !p.TLS.Enabled() {
 		return nil, nil //nolint:nilnil // none is configured

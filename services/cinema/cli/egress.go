@@ -38,7 +38,7 @@ net.core.rmem_max permits.`,
 	})
 }
 
-// egressConfig translates the configuration.
+// egressConfig converts the configuration of the command to that of package egress.
 func egressConfig(c *Egress, a commands.Agent) (egress.Config, error) {
 	out := egress.Config{
 		Version: version.Get().Version, Log: a.Log,

@@ -23,23 +23,23 @@ type Egress struct {
 	Announce        config.Announced `yaml:"announce" doc:"The controller: the gateway announces itself there, and asks it for channels."`
 }
 
-// EgressData is where channels come in.
+// EgressData configures the reception of channels.
 type EgressData struct {
 	Address netip.Addr       `yaml:"address" doc:"Its IPv4 address there, which must be on one of the machine's interfaces. Empty: the address that control.listen names."`
 	Buckets string           `yaml:"buckets" oneof:"viewer|gateway" doc:"Who copies a channel to the gateway's viewers. viewer: the switch before it, with a bucket for each. gateway: the switch has one bucket for the gateway, and this copies to its viewers; for gateways that have many viewers of one channel, and ports that would be too narrow."`
 	Ports   config.PortRange `yaml:"ports" doc:"UDP ports for channels, one for each viewer; with buckets: gateway, it takes the first that is free. Nothing else on the machine may use them: they should lie outside net.ipv4.ip_local_port_range."`
 }
 
-// ICE is where media go out.
+// ICE configures the UDP ports by which pictures and sound are sent to viewers' browsers.
 type ICE struct {
 	Addresses []netip.Addr `yaml:"addresses" doc:"The machine's addresses at which viewers' browsers reach it by UDP. Empty: the address that public.listen names."`
 	Port      int          `yaml:"port" min:"0" max:"65535" doc:"UDP port for all viewers. 0: the number of public.listen's port, so that a firewall opens one number."`
 }
 
-// maxMedia bounds the addresses for media.
+// maxMedia bounds the number of ICE.Addresses.
 const maxMedia = 8
 
-// DefaultEgress is the configuration of an egress gateway that is told nothing.
+// DefaultEgress returns the configuration of an egress gateway whose file sets nothing.
 func DefaultEgress() *Egress {
 	return &Egress{
 		Log:        config.Log{Level: "info", Format: "text"},
@@ -77,8 +77,8 @@ func (e *Egress) checkPublic(k *config.Checker) {
 // First returns the gateway's data address, which defaults to that of its control server.
 func (e *Egress) First() netip.Addr { return cmp.Or(e.Data.Address, e.Control.Listen.Addr()) }
 
-// Agent is what the gateway has in common with the agents of all services: who it is, and how
-// it speaks with its controller.
+// Agent returns the settings that the gateway has in common with the agents of all services: its name
+// and addresses, its log, and how it communicates with its controller.
 func (e *Egress) Agent() *config.Agent {
 	a := config.DefaultAgent()
 	a.Name, a.Log, a.Control, a.Announce = e.Name, e.Log, e.Control, e.Announce
@@ -86,7 +86,7 @@ func (e *Egress) Agent() *config.Agent {
 	return a
 }
 
-// URL is what people call the gateway.
+// URL returns the URL at which viewers reach the gateway.
 func (e *Egress) URL() string {
 	switch {
 	case e.Public.URL != "":
@@ -97,7 +97,7 @@ func (e *Egress) URL() string {
 	return "http://" + e.Public.Listen.String()
 }
 
-// Media is where viewers' browsers reach the gateway by UDP.
+// Media returns the addresses and ports at which viewers' browsers reach the gateway by UDP.
 func (e *Egress) Media() (all []netip.AddrPort) {
 	port, addresses := uint16(e.ICE.Port), e.ICE.Addresses
 	if port == 0 {
@@ -112,5 +112,5 @@ func (e *Egress) Media() (all []netip.AddrPort) {
 	return all
 }
 
-// Logging returns what is logged, and how.
+// Logging returns the settings of the log.
 func (e *Egress) Logging() config.Log { return e.Log }

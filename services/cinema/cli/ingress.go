@@ -30,7 +30,7 @@ It needs CAP_NET_RAW and CAP_NET_ADMIN, to send to an address that no host has.`
 	})
 }
 
-// ingressConfig translates the configuration.
+// ingressConfig converts the configuration of the command to that of package ingress.
 func ingressConfig(c *Ingress, a commands.Agent) (ingress.Config, error) {
 	out := ingress.Config{
 		Log: a.Log, Version: version.Get().Version, Listen: c.Control.Listen.String(), TLS: a.TLS, Data: c.First(),

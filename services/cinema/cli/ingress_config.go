@@ -20,12 +20,12 @@ type Ingress struct {
 	Announce    config.Announced `yaml:"announce" doc:"Announces the gateway to a controller, instead of an operator adding it there."`
 }
 
-// GatewayData is where a gateway of Cinema is in the network.
+// GatewayData configures the data interface of a gateway of Cinema.
 type GatewayData struct {
 	Address netip.Addr `yaml:"address" doc:"Its IPv4 address there, which must be on one of the machine's interfaces. Empty: the address that control.listen names."`
 }
 
-// GatewayPublic is the interface of a gateway of Cinema for people.
+// GatewayPublic configures the public interface of a gateway of Cinema: that for producers or viewers.
 type GatewayPublic struct {
 	Listen         config.Address `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
 	TLS            config.TLS     `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
@@ -34,7 +34,7 @@ type GatewayPublic struct {
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" doc:"Addresses of reverse proxies before it: what comes by them counts as that of the client that they name last in X-Forwarded-For. Without it, all that comes by a proxy counts as one client's."`
 }
 
-// DefaultIngress is the configuration of an ingress gateway that is told nothing.
+// DefaultIngress returns the configuration of an ingress gateway whose file sets nothing.
 func DefaultIngress() *Ingress {
 	return &Ingress{
 		Log:         config.Log{Level: "info", Format: "text"},
@@ -51,7 +51,7 @@ func (g *Ingress) Check(k *config.Checker) {
 	k.Require(g.FFmpeg != "", "ffmpeg", "empty", "the name or path of a program, like ffmpeg")
 }
 
-// checkGateway checks what the gateways of Cinema have in common.
+// checkGateway checks the settings that ingress and egress gateways have in common.
 func checkGateway(k *config.Checker, control config.Control, data GatewayData, public GatewayPublic, announce config.Announced) {
 	k.TLS("control.tls", control.TLS, true)
 	k.TLS("public.tls", public.TLS, false)
@@ -70,10 +70,12 @@ func checkGateway(k *config.Checker, control config.Control, data GatewayData, p
 	k.Require(announce.Server != "" || announce.TokenFile == "" && announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
 }
 
-// maxProxies bounds the prefixes of trusted proxies, each of which is looked at with every request.
+// maxProxies bounds the prefixes of trusted proxies, because every request is compared with each of
+// them.
 const maxProxies = 64
 
-// checkProxies checks whom one believes whose a request is.
+// checkProxies checks the prefixes of trusted proxies. A gateway believes what these proxies say about
+// the client of a request.
 func checkProxies(k *config.Checker, all []netip.Prefix) {
 	k.Require(len(all) <= maxProxies, "public.trusted_proxies", fmt.Sprintf("%d of them", len(all)), fmt.Sprintf("at most %d", maxProxies))
 	for i, p := range all {
@@ -85,8 +87,8 @@ func checkProxies(k *config.Checker, all []netip.Prefix) {
 // First returns the gateway's data address, which defaults to that of its control server.
 func (g *Ingress) First() netip.Addr { return cmp.Or(g.Data.Address, g.Control.Listen.Addr()) }
 
-// Agent is what the gateway has in common with the agents of all services: who it is, and how
-// it speaks with its controller.
+// Agent returns the settings that the gateway has in common with the agents of all services: its name
+// and addresses, its log, and how it communicates with its controller.
 func (g *Ingress) Agent() *config.Agent {
 	a := config.DefaultAgent()
 	a.Name, a.Log, a.Control, a.Announce = g.Name, g.Log, g.Control, g.Announce
@@ -94,5 +96,5 @@ func (g *Ingress) Agent() *config.Agent {
 	return a
 }
 
-// Logging returns what is logged, and how.
+// Logging returns the settings of the log.
 func (g *Ingress) Logging() config.Log { return g.Log }

@@ -1,5 +1,5 @@
-// Package cli has the commands of Cinema: those of operators, and the gateways with their
-// configurations.
+// Package cli defines the commands of Cinema: those for operators, and those that run gateways, with
+// the configurations of the gateways.
 package cli
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/services/cinema"
 )
 
-// Service returns what the program has of Cinema.
+// Service returns the parts of Cinema for the program: the service of the controller, the commands, and
+// the kinds of configuration files.
 func Service() commands.Service {
 	return commands.Service{
 		Definitions: []kit.Definition{cinema.Definition()},

@@ -16,8 +16,8 @@ import (
 type changeResult struct {
 	// Zap is the time from the request to the first packet of the new channel's key frame.
 	Zap units.Duration `json:"zap"`
-	// Timestamp is that of this packet in the viewer's stream, from which a page knows when the
-	// picture is shown. It is omitted if nothing has changed.
+	// Timestamp is the RTP timestamp of this packet in the viewer's stream, by which a page can tell
+	// when the picture is shown. It is omitted if nothing has changed.
 	Timestamp *uint32 `json:"timestamp,omitempty"`
 	// time is the time of this packet since the start of the stream.
 	time time.Duration
@@ -66,9 +66,9 @@ func (v *viewer) changeSerialized(ctx context.Context, channel, password string)
 	return v.changeFrom(ctx, began, old, channel, password)
 }
 
-// changeFrom makes the change: it requests both channels, switches the stream, and records the
-// change, by which the controller ends the old channel. Without make-before-break, or if there
-// is no room for two channels, or if the old channel has been deleted, the old channel ends
+// changeFrom makes the change. It requests both channels, switches the stream, and records the change.
+// When the controller reads the record, it ends the old channel. Without make-before-break, or if
+// there is no room for two channels, or if the old channel has been deleted, the old channel ends
 // first.
 func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, password string) (z changeResult, err error) {
 	v.bufferEarly(v.g.sourcePort(channel))
@@ -120,8 +120,9 @@ func (v *viewer) waitForCut(ctx context.Context, cut <-chan struct{}, channel, o
 	}
 }
 
-// keepOnly gives up the channel of a change that has failed. If the request does not reach the
-// controller, it learns from the gateway's reports which channel the viewer gets.
+// keepOnly requests only the given channel, which the viewer sees, after a change to another one has
+// failed. If the request does not reach the controller, the controller learns from the gateway's
+// reports which channel the viewer is to get.
 func (v *viewer) keepOnly(channel string) {
 	_, err := v.requestChannels(context.WithoutCancel(v.tasks.Context()), []string{channel}, "", false)
 	if err != nil {
@@ -133,7 +134,8 @@ func (v *viewer) keepOnly(channel string) {
 	}
 }
 
-// bufferEarly starts to buffer datagrams whose source is not known yet.
+// bufferEarly starts to buffer datagrams of a channel whose source is not known yet. port is the
+// source port of the channel's datagrams, or zero if that is not known either.
 func (v *viewer) bufferEarly(port uint16) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

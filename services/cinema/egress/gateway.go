@@ -80,7 +80,7 @@ func (g *Gateway) count() int {
 	return len(g.viewers) + g.joining
 }
 
-// live returns what the controller is told of the viewers each second.
+// live returns the report about all viewers that the controller gets each second.
 func (g *Gateway) live() []gatewayapi.Viewer {
 	all := g.all()
 	out := make([]gatewayapi.Viewer, 0, len(all))
@@ -206,7 +206,7 @@ func (g *Gateway) requestChannels(ctx context.Context, v *viewer, channels []str
 	return out, nil
 }
 
-// port assigns a free port of the range, in turn.
+// port assigns a free port of the configured range. It searches from the port that was assigned last.
 func (g *Gateway) port() (uint16, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -261,7 +261,8 @@ func (g *Gateway) sourcePort(channel string) uint16 {
 	return 0
 }
 
-// sourcePorts returns the source ports of several channels, preferring the sources in from.
+// sourcePorts returns the source ports of several channels. It takes them from the sources in from,
+// and those of channels without a source there from the lineup.
 func (g *Gateway) sourcePorts(channels []string, from map[string]netip.AddrPort) []uint16 {
 	ports := make([]uint16, len(channels))
 	for i, c := range channels {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// Bounds of what is read of a request.
+// Bounds of a request's parts, in bytes: an SDP offer, the body of a change of channel, a password.
 const (
 	maxOffer    = 64 << 10
 	maxChange   = 4 << 10

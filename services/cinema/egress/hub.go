@@ -18,16 +18,16 @@ import (
 // datagrams are lost for this viewer.
 const maxInbox = 512
 
-// sourceTimeout is how long the packets of a channel may be missing before its source is looked
-// for: another ingress gateway may have it.
+// sourceTimeout is how long no packets of a channel may arrive before the gateway asks the controller
+// for the channel's source again: the channel may have moved to another ingress gateway.
 const sourceTimeout = time.Second
 
 // readRetry is the pause before the next read after an error.
 const readRetry = 10 * time.Millisecond
 
-// hub receives the channels of all viewers at one port, each channel once. It distributes them
-// to the viewers, and keeps what has arrived since each channel's last key frame for new
-// viewers.
+// hub receives the channels of all viewers at one port, each channel once. It distributes them to the
+// viewers. For new viewers, it keeps the packets that have arrived since each channel's last key
+// frame.
 type hub struct {
 	portNumber uint16
 	socket     *net.UDPConn
@@ -36,12 +36,12 @@ type hub struct {
 	mu          sync.Mutex
 	followers   map[uint16]map[*hubSource]bool // by the source port that they follow
 	channels    map[netip.AddrPort]*hubChannel
-	cachedPorts map[uint16]bool // source ports of the channels
+	cachedPorts map[uint16]bool // source ports of channels
 }
 
-// hubChannel is a channel that viewers have been granted, or the first one from a port that a
-// new viewer follows: its burst may arrive before the controller's answer names its source. The
-// times are guarded by hub.mu.
+// hubChannel is a cached channel: one that viewers have been granted, or the first one from a source
+// port that a new viewer follows. The latter is cached because its burst may arrive before the
+// controller's answer names its source. The times are guarded by hub.mu.
 type hubChannel struct {
 	group                  *media.Cache
 	receivedAt, repairedAt time.Time
@@ -102,7 +102,7 @@ func (h *hub) distribute(d datagram, now time.Time) {
 			nobody = false
 			select {
 			case s.inbox <- d:
-			default: // it is too slow
+			default: // the viewer is too slow, and loses the datagram
 			}
 		}
 	}
@@ -187,8 +187,8 @@ func (s *hubSource) hasChannel(port uint16, now time.Time) bool {
 	return false
 }
 
-// group also starts to cache the channel. It returns nothing of a channel that has fallen
-// silent.
+// group implements source. It also starts to cache the channel. It returns nothing if no packets of
+// the channel have arrived for sourceTimeout.
 func (s *hubSource) group(from netip.AddrPort, now time.Time) [][]byte {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -235,7 +235,7 @@ func (s *hubSource) run(ctx context.Context, v *viewer) {
 
 // source receives a viewer's channels.
 type source interface {
-	// port returns the port to which switches copy them.
+	// port returns the port to which switches copy the channels.
 	port() uint16
 	// run passes datagrams to the viewer until ctx ends or the source is closed.
 	run(ctx context.Context, v *viewer)
@@ -305,6 +305,5 @@ type datagram struct {
 	raw  []byte
 }
 
-// groupLimits bounds what is cached of a channel for a viewer: more than the longest group of
-// pictures.
+// groupLimits bounds the packets of a channel that are cached. The longest group of pictures fits.
 var groupLimits = media.Limits{Bytes: 4 << 20, Packets: 4096, Age: 10 * time.Second}

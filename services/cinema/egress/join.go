@@ -88,7 +88,7 @@ func (v *viewer) start(ctx context.Context, o joinRequest) (string, error) {
 	if home.IsValid() {
 		v.startSwitch(home)
 	} else {
-		v.discardEarly() // checkSources looks for it again
+		v.discardEarly() // checkSources asks for the channel's source again
 	}
 	answer, err := v.out.start(ctx)
 	if err != nil {

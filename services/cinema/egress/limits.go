@@ -13,17 +13,17 @@ import (
 	"github.com/sluice-net/sluice/internal/sources"
 )
 
-// Limits of one client's address: requests per second, requests in a burst, and connections. A
-// trusted proxy may have as many more connections as there may be viewers.
+// Limits of one client's address: requests per second, requests in a burst, and connections. The
+// limit of connections of a trusted proxy is higher by the number of viewers that the gateway takes.
 const (
 	maxRequestRate  = 20
 	maxRequestBurst = 40
 	maxConnections  = 256
 )
 
-// Limits of wrong passwords of one address within wrongPasswordWindow. It is a fifth of what
-// the controller accepts from all viewers of a gateway, so that one address does not lock out
-// the others.
+// maxWrongPasswords bounds the wrong passwords of one address within wrongPasswordWindow. The
+// controller accepts five times as many from all viewers of a gateway, so one address alone does not
+// lock out the others.
 const (
 	maxWrongPasswords   = 20
 	wrongPasswordWindow = 10 * time.Second
@@ -33,14 +33,15 @@ const (
 const sendBuffer = 128 << 10
 
 const (
-	// maxAddresses bounds the addresses that are remembered.
+	// maxAddresses bounds the clients' addresses that are remembered.
 	maxAddresses = 1 << 16
 	// usageIdleTime is how long an idle address is remembered. Its request limiter is full
 	// again by then.
 	usageIdleTime = 10 * time.Second
 )
 
-// clientLimits counts what each client's address does.
+// clientLimits counts the requests, viewers, connections and wrong passwords of each client's address,
+// and limits them.
 type clientLimits struct {
 	viewers    int // most viewers of an address
 	proxies    clientaddr.Proxies
@@ -77,7 +78,7 @@ func (l *clientLimits) request(a netip.Addr, now time.Time) bool {
 	return u != nil && u.requests.AllowN(now, 1)
 }
 
-// join counts another viewer of an address, or returns an error if it has too many.
+// join counts another viewer of an address, or returns an error if the address has too many.
 func (l *clientLimits) join(a netip.Addr, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +122,8 @@ func (l *clientLimits) countWrongPassword(a netip.Addr, now time.Time) {
 	u.wrongPasswords++
 }
 
-// connect counts a connection, and reports whether the address may have it. A proxy may have
-// more.
+// connect counts a connection, and reports whether the address may have it. proxy reports whether the
+// address is that of a trusted proxy, which may have more connections.
 func (l *clientLimits) connect(a netip.Addr, proxy bool, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

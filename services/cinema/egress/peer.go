@@ -46,8 +46,8 @@ func (t *transport) accept(offer string, v *viewer) (*peer, error) {
 	return p, nil
 }
 
-// checkOffer validates an offer before anything is created for it. It uses the parser, because
-// only that knows what ends a line.
+// checkOffer validates an offer before anything is created for it. It counts the media sections in the
+// parsed offer and not in the text, because only the parser knows what ends a line.
 func checkOffer(offer string) error {
 	var s sdp.SessionDescription
 	if err := s.UnmarshalString(offer); err != nil {
@@ -105,7 +105,8 @@ func (p *peer) negotiate(offer string, v *viewer) (err error) {
 	return nil
 }
 
-// checkAnswer returns an error unless an answer contains video of the house format.
+// checkAnswer returns an error unless an answer contains video of the house format, in which all
+// channels are sent (videoCodec in transport.go).
 func checkAnswer(answer string) error {
 	var s sdp.SessionDescription
 	if err := s.Unmarshal([]byte(answer)); err != nil {
@@ -172,7 +173,7 @@ func (v *viewer) readRTCP(s *webrtc.RTPSender) {
 // noDelay tells the player to show each picture as soon as it is decoded.
 var noDelay = []byte{0, 0, 0}
 
-// send sends a packet to the player. It ignores errors, which the transport notices.
+// send sends a packet to the player. It ignores errors: if the connection fails, its state changes.
 func (p *peer) send(o media.Out) {
 	out := &rtp.Packet{
 		Header:  rtp.Header{Version: 2, Marker: o.Marker, SequenceNumber: o.Sequence, Timestamp: o.Timestamp},

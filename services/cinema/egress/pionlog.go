@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/internal/lograte"
 )
 
-// logFactory passes pion's messages to the gateway's log, as warnings and rate-limited, because
-// viewers can cause them.
+// logFactory passes warnings and errors of pion, the WebRTC library, to the gateway's log. They become
+// warnings and are rate-limited, because viewers can cause them.
 type logFactory struct {
 	log         *slog.Logger
 	warnLimiter lograte.Limit

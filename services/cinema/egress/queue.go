@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Bounds of a player's queue. A burst arrives at once and has to fit. More than that, or older
-// messages, are useless to a live viewer.
+// Bounds of a player's queue. A burst arrives at once and has to fit. A longer queue, or older
+// messages, would be useless to a live viewer.
 const (
 	maxQueuedBytes = 4 << 20 // in bytes
 	maxQueuedTime  = time.Second
@@ -35,8 +35,8 @@ type queue struct {
 
 func newQueue() *queue { return &queue{ready: make(chan struct{}, 1)} }
 
-// put adds a picture or sound. If the player is too slow, it drops everything that waits, skips
-// pictures until the next key frame, and returns false.
+// put adds a picture or sound. If the player is too slow, put drops the pictures and sound in the
+// queue, skips pictures until the next key frame, and returns false.
 func (q *queue) put(m message) (fits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -26,7 +26,7 @@ func newRefusal(status int, field, format string, args ...any) *refusal {
 	return &refusal{Title: http.StatusText(status), Status: status, Field: field, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Refusals that callers compare.
+// Refusals with which callers compare an error.
 var (
 	errReplaced = newRefusal(http.StatusConflict, "", "another change of channel came after this one")
 	errGone     = newRefusal(http.StatusGone, "", "the session is over")
@@ -41,7 +41,7 @@ func asRefusal(err error) *refusal {
 	return newRefusal(http.StatusInternalServerError, "", "%v", err)
 }
 
-// writeRefusal answers with a problem document.
+// writeRefusal answers a request with an error, as a problem document (RFC 9457).
 func writeRefusal(w http.ResponseWriter, err error) {
 	r := asRefusal(err)
 	h := w.Header()
@@ -63,8 +63,8 @@ func isGatewayFull(err error) bool {
 	return answered && p.Status == http.StatusConflict && hasField(p, "body.gateway")
 }
 
-// isUnknownChannel reports whether the controller does not know the requested channel with this
-// index.
+// isUnknownChannel reports whether the controller has refused a request because it does not know the
+// channel with this index in the request.
 func isUnknownChannel(err error, index int) bool {
 	p, answered := errors.AsType[*client.Problem](err)
 	return answered && p.Status == http.StatusUnprocessableEntity && hasField(p, fmt.Sprintf("body.channels[%d]", index))
@@ -81,8 +81,8 @@ func hasField(p *client.Problem, field string) bool {
 	return slices.ContainsFunc(p.Errors, func(f client.Field) bool { return f.Location == field })
 }
 
-// controllerRefusal converts the controller's answer to a request for a channel, which was
-// first in the request, to the error that the viewer sees.
+// controllerRefusal converts the error of a request to the controller to the error that the viewer
+// sees. channel is the first channel of the request.
 func controllerRefusal(err error, channel string) error {
 	p, answered := errors.AsType[*client.Problem](err)
 	if !answered {

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// Timeouts of the public listener. A change of channel is answered when it is complete.
+// Timeouts of the public listener, and the limit of a request's header in bytes. writeTimeout leaves
+// time for a change of channel, which is answered when it is complete.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
@@ -46,8 +47,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return g.Serve(ctx, controlListener, publicListener)
 }
 
-// Serve serves the controller and viewers at listeners until ctx ends, and then closes the
-// gateway.
+// Serve serves the controller and the viewers at the given listeners until ctx ends, and then closes
+// the gateway.
 func (g *Gateway) Serve(ctx context.Context, controlListener, publicListener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -88,8 +89,8 @@ func (g *Gateway) publicServer() *http.Server {
 	}
 }
 
-// limitListener returns a listener with the limits of clients, and with TLS if the gateway has
-// a certificate.
+// limitListener returns a listener that limits the connections of each client's address, and that uses
+// TLS if the gateway has a certificate.
 func (g *Gateway) limitListener(l net.Listener) net.Listener {
 	l = listen.New(l, func(err error) {
 		g.warnLimiter.Warn(g.cfg.Log, "cannot accept viewers' connections for now", "error", err)
@@ -102,7 +103,7 @@ func (g *Gateway) limitListener(l net.Listener) net.Listener {
 	return l
 }
 
-// close ends all viewers and everything that runs.
+// close ends all viewers and all tasks of the gateway, and closes its media ports.
 func (g *Gateway) close() {
 	g.tasks.Stop() // no viewer joins any more
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.Times.Ask)

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// thumbnail serves a small picture of a channel without a password.
+// thumbnail serves a small picture of a channel for which viewers need no password.
 func (g *Gateway) thumbnail(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("channel")
 	i, l := -1, g.lineup.Load()

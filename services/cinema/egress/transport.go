@@ -20,8 +20,8 @@ import (
 // resendPackets is how many packets are kept for retransmission; it is a power of two.
 const resendPackets = 1024
 
-// transport is what the peers of all viewers share: one UDP port on each address, and one
-// certificate.
+// transport holds what the WebRTC connections of all viewers share: one UDP port on each address, and
+// one certificate.
 type transport struct {
 	api         *webrtc.API
 	mux         *ice.MultiUDPMuxDefault
@@ -75,9 +75,9 @@ func listenMedia(cfg Config, logs *logFactory) (*ice.MultiUDPMuxDefault, error) 
 	return ice.NewMultiUDPMuxDefault(all...), nil
 }
 
-// settings returns the settings of a gateway that waits for its viewers at its own addresses.
-// It is an ICE "lite" agent (RFC 8445, section 2.5): whatever an offer says, the gateway sends
-// nothing to an address that has not shown the session's credentials.
+// settings returns the settings of WebRTC for a gateway that waits for its viewers at its own
+// addresses. The gateway is an ICE "lite" agent (RFC 8445, section 2.5). So it sends nothing to an
+// address that has not shown the session's credentials, whatever an offer says.
 func settings(cfg Config, mux ice.UDPMux) webrtc.SettingEngine {
 	var s webrtc.SettingEngine
 	s.SetLite(true)
@@ -91,12 +91,12 @@ func settings(cfg Config, mux ice.UDPMux) webrtc.SettingEngine {
 
 func (t *transport) close() { _ = t.mux.Close() }
 
-// playoutDelay is a header extension that says how long a player may delay a picture. Without
-// it, Chromium mistakes the pictures of a burst, which arrive at once, for jitter, and delays
-// all that follow more and more.
+// playoutDelay is the URI of a header extension that says how long a player may delay a picture.
+// Without it, Chromium mistakes the pictures of a burst, which arrive at once, for jitter, and delays
+// the pictures that follow more and more.
 const playoutDelay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
 
-// The codecs of the house format, in terms of SDP.
+// The codecs of the house format, in which all channels are sent, in terms of SDP.
 var (
 	videoCodec = webrtc.RTPCodecCapability{
 		MimeType: webrtc.MimeTypeH264, ClockRate: media.VideoClock,

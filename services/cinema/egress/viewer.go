@@ -84,7 +84,7 @@ func (v *viewer) close() {
 	v.tasks.Stop()
 }
 
-// report returns what the controller is told of the viewer.
+// report returns the report about the viewer that the controller gets.
 func (v *viewer) report() gatewayapi.Viewer {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -102,8 +102,8 @@ func (v *viewer) currentChannel() string {
 	return v.channel
 }
 
-// requestChannels calls Gateway.requestChannels, and records the channels for the controller's
-// events.
+// requestChannels requests channels for the viewer by Gateway.requestChannels. It records them for the
+// viewer's report, and makes the source accept datagrams from their source ports.
 func (v *viewer) requestChannels(ctx context.Context, channels []string, password string, burst bool) (map[string]netip.AddrPort, error) {
 	v.mu.Lock()
 	before := v.wanted
@@ -204,7 +204,8 @@ func (v *viewer) send(out []media.Out) {
 	}
 }
 
-// requestRefresh repeats the picture from its key frame on, as soon as that is permitted.
+// requestRefresh repeats the stream from the last key frame on, so that the player can restore its
+// picture. It waits until the present picture is complete, and for refreshInterval since the last time.
 func (v *viewer) requestRefresh(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -212,8 +213,8 @@ func (v *viewer) requestRefresh(now time.Time) {
 	v.refreshPicture(now)
 }
 
-// refreshPicture repeats the picture if the player has requested it, but only between two
-// pictures. v.mu is held.
+// refreshPicture repeats the stream from the last key frame on if the player has requested that, but
+// only between two pictures and once in refreshInterval. v.mu is held.
 func (v *viewer) refreshPicture(now time.Time) {
 	if !v.wantsRefresh || !v.betweenPictures || !v.connected || now.Sub(v.refreshed) < refreshInterval {
 		return
@@ -229,7 +230,7 @@ func (v *viewer) refreshPicture(now time.Time) {
 	v.send(v.splicer.Repeat(packets, now))
 }
 
-// connect marks the player as connected, and sends it the picture from the last key frame on.
+// connect marks the player as connected, and sends it the stream from the last key frame on.
 func (v *viewer) connect(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -250,7 +251,8 @@ func randomID() string {
 	return hex.EncodeToString(b)
 }
 
-// silent returns the viewer's channel, and reports whether its packets have stopped.
+// silent returns the viewer's channel, and reports whether no packets of it have arrived for longer
+// than sourceTimeout.
 func (v *viewer) silent(now time.Time) (channel string, silent bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -267,15 +269,15 @@ func (v *viewer) unlessChanging(f func()) {
 	}
 }
 
-// sourceMoved switches the viewer to a new source of its channel, unless it has changed to
-// another channel.
+// sourceMoved switches the viewer to a new source of the given channel, unless the viewer has changed
+// to another channel.
 func (v *viewer) sourceMoved(channel string, from netip.AddrPort) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.channel == channel && from.IsValid() && v.currentSource != from {
 		v.currentSource = from
 		v.in.setPorts([]uint16{from.Port()}) // the port differs if the channel's number has changed
-		v.in.group(from, time.Now())         // starts to cache it
+		v.in.group(from, time.Now())         // starts to cache the channel from there
 		v.awaitKeyFrame(from)
 	}
 }
@@ -288,7 +290,7 @@ const (
 
 // earlyBuffer holds datagrams that arrive before the controller's answer names their source.
 // This happens because the switches have their rules, and the burst is on its way, before the
-// answer arrives. The answer then tells which of them belong to the channel.
+// answer arrives. The answer then tells which of the datagrams belong to the channel.
 type earlyBuffer struct {
 	open      bool
 	port      uint16 // expected source port; zero if it is not known
@@ -310,19 +312,19 @@ const (
 	// repairInterval is the least time between two requests to repeat a viewer's channel
 	// because packets are missing.
 	repairInterval = 250 * time.Millisecond
-	// maxRepairs bounds the concurrent requests of all viewers for that.
+	// maxRepairs bounds how many such requests, of all viewers, are in progress at the same time.
 	maxRepairs = 16
 )
 
-// requestRepair requests missing packets of the picture again. The switches do not know what
-// they have lost, but the ingress gateway has everything. v.mu is held.
+// requestRepair requests missing packets of the picture again: from the source's cache, and then from
+// the ingress gateway, which has all packets of the picture. v.mu is held.
 func (v *viewer) requestRepair(now time.Time) {
 	if !v.g.cfg.Burst || v.nextSource.IsValid() || now.Sub(v.repairedAt) < repairInterval || !v.splicer.Missing(now) {
 		return
 	}
 	v.repairedAt = now
 	current := v.splicer.Current()
-	for _, raw := range v.in.group(current, now) { // perhaps only this viewer has lost it
+	for _, raw := range v.in.group(current, now) { // perhaps only this viewer has lost them
 		v.splice(current, raw, now)
 	}
 	if !v.splicer.Missing(now) || !v.in.allowRepair(current, now) {
@@ -342,7 +344,8 @@ func (v *viewer) requestRepair(now time.Time) {
 	}
 }
 
-// requestBurst requests a channel's group of pictures, if it is still the viewer's channel.
+// requestBurst requests a channel's packets since its last key frame, if the viewer still sees the
+// channel.
 func (v *viewer) requestBurst(ctx context.Context, channel string) {
 	if v.currentChannel() != channel {
 		return
@@ -353,9 +356,9 @@ func (v *viewer) requestBurst(ctx context.Context, channel string) {
 	_, _ = v.g.requestChannels(ctx, v, []string{channel}, "", true) // another request follows soon if this one fails
 }
 
-// repeatBursts requests the new channel's group of pictures again while a change waits for a
-// key frame, whose beginning may be lost. The pauses between the requests double. The returned
-// function stops this, and waits for a request in progress.
+// repeatBursts requests the new channel's packets since its last key frame again and again while a
+// change waits for a key frame, because the beginning of that may be lost. The pauses between the
+// requests double. The returned function ends the repetition, and waits for a request in progress.
 func (v *viewer) repeatBursts(wanted []string) (stop func()) {
 	ctx, cancel := context.WithCancel(v.tasks.Context())
 	done := make(chan struct{})

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
-// webSocketProtocol is the subprotocol of players; passwordPrefix precedes the password in a
-// further one.
+// webSocketProtocol is the subprotocol that players request. A player that has a password requests
+// another one: passwordPrefix followed by the password.
 const (
 	webSocketProtocol = "sluice.cinema.1"
 	passwordPrefix    = "bearer."
@@ -52,7 +52,8 @@ func (g *Gateway) serveWebSocket(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// parseUpgrade validates a request for the protocol, and returns the password in it.
+// parseUpgrade validates a request to upgrade to a WebSocket with webSocketProtocol, and returns the
+// password in the request.
 func parseUpgrade(r *http.Request) (password string, err error) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return "", newRefusal(http.StatusUpgradeRequired, "Upgrade", "%.80q: want websocket", r.Header.Get("Upgrade"))
@@ -145,17 +146,18 @@ func parsePlayerRequest(b []byte) (a playerRequest, err error) {
 	return a, checkChannel(a.Channel)
 }
 
-// frameHeader is the number of bytes before a picture or sound.
+// frameHeader is the number of bytes of the header before a picture or sound: flags and a time.
 const frameHeader = 9
 
-// Flags in the first of them.
+// Flags in the first byte of the header.
 const (
 	flagSound = 1 << iota
 	flagKey
 	flagCut
 )
 
-// frameUnit writes the header of a unit that was assembled with room for it.
+// frameUnit writes the header of a picture or sound, which was assembled with room for the header, and
+// returns both.
 func frameUnit(u media.Unit) []byte {
 	for _, x := range []struct {
 		is   bool
@@ -213,7 +215,7 @@ func (w *webSocketSink) start(context.Context) (string, error) {
 	return "", nil
 }
 
-// run sends the picture and starts the goroutines of the connection.
+// run sends the stream from the last key frame on, and starts the goroutines of the connection.
 func (w *webSocketSink) run() {
 	w.v.connect(time.Now())
 	for _, f := range []func(context.Context){w.write, w.read, w.monitor} {

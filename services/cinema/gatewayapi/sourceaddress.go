@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// SourceAddress is where a channel comes from: test:, file:/PATH, or a URL. It may contain
-// secrets: an account, a passphrase, a stream key. Whatever prints it, or encodes it as text or
-// JSON, leaves them out. A conversion to string reveals them.
+// SourceAddress is the address from which a channel comes: test:, file:/PATH, or a URL. It may contain
+// secrets: an account, a passphrase, a stream key. Printing the address, or encoding it as text or
+// JSON, leaves the secrets out. A conversion to string reveals them.
 type SourceAddress string
 
-// StoredSource is a SourceAddress that is stored and sent to gateways: JSON has it with its
-// secrets. Whatever prints it leaves them out.
+// StoredSource is a SourceAddress that is stored and sent to gateways. Encoding it as JSON includes its
+// secrets. Printing it leaves them out.
 type StoredSource string
 
 // String returns the address without its secrets.
 func (s SourceAddress) String() string { return redactSource(string(s)) }
 
-// GoString keeps %#v from telling more.
+// GoString returns the quoted address without its secrets, for %#v.
 func (s SourceAddress) GoString() string { return strconv.Quote(s.String()) }
 
-// LogValue keeps a log from telling more.
+// LogValue returns the address without its secrets, for a log.
 func (s SourceAddress) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText keeps JSON and YAML from telling more.
+// MarshalText returns the address without its secrets, for JSON and YAML.
 func (s SourceAddress) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Redact implements the configuration's Redactor.
@@ -36,15 +36,15 @@ func (SourceAddress) Redact(text string) string { return SourceAddress(text).Str
 // String returns the address without its secrets.
 func (s StoredSource) String() string { return SourceAddress(s).String() }
 
-// GoString keeps %#v from telling more.
+// GoString returns the quoted address without its secrets, for %#v.
 func (s StoredSource) GoString() string { return SourceAddress(s).GoString() }
 
-// LogValue keeps a log from telling more.
+// LogValue returns the address without its secrets, for a log.
 func (s StoredSource) LogValue() slog.Value { return SourceAddress(s).LogValue() }
 
-// RedactText returns text, which a program that has read the source has written, without the
-// secrets of the source. It also removes those of other addresses in the text, as far as they
-// look like ones.
+// RedactText returns the output of a program that reads the source, without the secrets of the source.
+// It also removes the secrets of other addresses in the text, as far as it recognises them as
+// addresses.
 func (s SourceAddress) RedactText(text string) string {
 	hidden := make([]bool, len(text)) // by byte, because secrets may overlap
 	for _, secret := range s.secrets() {
@@ -71,8 +71,8 @@ func (s SourceAddress) RedactText(text string) string {
 	return redactText(out.String())
 }
 
-// secrets returns the parts of the address that must not be shown, each as it is written and as
-// it is meant.
+// secrets returns the parts of the address that must not be shown, each as it is written and with its
+// URL escapes decoded.
 func (s SourceAddress) secrets() (all []string) {
 	where, query, _ := strings.Cut(string(s), "?")
 	scheme, _, _ := strings.Cut(where, ":")
@@ -127,13 +127,13 @@ func (s SourceAddress) secrets() (all []string) {
 	return slices.Compact(all)
 }
 
-// isSecretSegment reports whether a segment of an address's path may contain a secret: some
-// cameras have their account there, as parameters.
+// isSecretSegment reports whether a segment of an address's path may contain a secret. Some cameras
+// expect the account as parameters in the path.
 func isSecretSegment(scheme, segment string) bool {
 	return scheme != "file" && strings.Contains(segment, "=")
 }
 
-// streamKey returns the last segment of an address's path.
+// streamKey returns the last segment of an address's path, which is the stream key in RTMP.
 func streamKey(path string) string {
 	path = strings.TrimRight(path, "/")
 	return path[strings.LastIndexByte(path, '/')+1:]
@@ -144,7 +144,8 @@ func isSafe(key, value string) bool {
 	return slices.Contains(safeParameters, key) && safeValue.MatchString(value)
 }
 
-// Fault returns what is wrong with the parameters of SRT in the address, or "".
+// Fault returns a text that says what invalid parameters of SRT in the address should be, or "" if they
+// are valid.
 func (s SourceAddress) Fault() string {
 	u, err := url.Parse(string(s))
 	if err != nil || u.Scheme != "srt" {
@@ -226,7 +227,7 @@ func redactSource(source string) string {
 	return where
 }
 
-// redactPath returns an address without a query, and without the secrets of its path.
+// redactPath returns an address that has no query without the secrets of its path.
 func redactPath(scheme, where string) string {
 	path := afterHost(where)
 	if path == "" || scheme == "file" {
@@ -246,7 +247,7 @@ func redactPath(scheme, where string) string {
 	return where[:len(where)-len(path)] + hidden
 }
 
-// afterHost returns an address from its path on.
+// afterHost returns the part of an address from its path on, or "" if the address has none.
 func afterHost(address string) string {
 	_, rest, _ := strings.Cut(address, "://")
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -262,7 +263,7 @@ func redactQuery(query string) string {
 	for i, one := range all {
 		key, value, ok := strings.Cut(one, "=")
 		switch {
-		case !ok || strings.Trim(value, "=") == "": // as base64 ends
+		case !ok || strings.Trim(value, "=") == "": // the "=" may be the padding of a secret in base64
 			all[i] = Hidden
 		case !isSafe(key, value):
 			all[i] = key + "=" + Hidden

@@ -26,9 +26,9 @@ type Thumbnail struct {
 	JPEG []byte    `json:"jpeg" doc:"The picture, in base64"`
 }
 
-// Thumbnails caches thumbnails of channels, or the errors instead. It requests a channel's
-// thumbnail at most once per ThumbnailAge, and only on demand. It is safe for concurrent use.
-// Create it with NewThumbnails.
+// Thumbnails caches thumbnails of channels, and the errors of failed requests for them. It requests a
+// channel's thumbnail at most once per ThumbnailAge, and only on demand. It is safe for concurrent
+// use. Create it with NewThumbnails.
 type Thumbnails struct {
 	get   func(ctx context.Context, channel string) (Thumbnail, error)
 	slots chan struct{}

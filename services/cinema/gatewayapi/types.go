@@ -26,7 +26,7 @@ const (
 	MaxRate = units.Rate(1_000_000_000)
 )
 
-// SourcePort returns the source port of the datagrams of the channel with a number.
+// SourcePort returns the source port of the datagrams of the channel that has the given number.
 func SourcePort(number uint16) uint16 { return firstPort + number }
 
 // Channel is a channel in the form that its ingress gateway gets.
@@ -45,9 +45,9 @@ type Channel struct {
 	PublishHash string `json:"publish_hash,omitempty"`
 }
 
-// Burst requests the packets since the last key frame.
+// Burst requests the packets of a channel since its last key frame.
 type Burst struct {
-	// To is their destination: a viewer's port at its gateway.
+	// To is the destination of the packets: a viewer's port at its gateway.
 	To netip.AddrPort `json:"to"`
 }
 
@@ -107,7 +107,7 @@ type Viewer struct {
 	ID string `json:"id"`
 	// Port is the UDP port of the gateway that receives the viewer's packets.
 	Port uint16 `json:"port"`
-	// Shared says that other viewers of the gateway use the same port.
+	// Shared reports whether the gateway's viewers use the same port.
 	Shared bool `json:"shared,omitempty"`
 	// Channels are the channels that the viewer is to get; the one it sees comes first.
 	Channels []string  `json:"channels"`
@@ -121,7 +121,7 @@ type Viewer struct {
 	Changes int            `json:"changes"`
 	Zap     units.Duration `json:"zap"`
 	Packets uint64         `json:"packets"`
-	Lost    uint64         `json:"lost"` // between ingress and gateway
+	Lost    uint64         `json:"lost"` // packets lost between the ingress and the egress gateway
 }
 
 // ViewerEvent is an event of a viewer at its egress gateway.
@@ -144,10 +144,11 @@ type Wanted struct {
 	Gateway string `json:"gateway" maxLength:"63" doc:"Name of the egress gateway, as in its certificate"`
 	Viewer  string `json:"viewer" pattern:"^[0-9a-f]{32}$" patternDescription:"32 hex digits" doc:"Identifier that the gateway gave the viewer"`
 	Port    uint16 `json:"port" minimum:"1024" maximum:"65535" doc:"UDP port of the gateway for the viewer's packets"`
-	// Shared says that other viewers may have the same port; a channel is copied to it once.
+	// Shared reports whether other viewers may have the same port. A channel is copied to a shared
+	// port once.
 	Shared   bool     `json:"shared,omitempty" doc:"All viewers of the gateway with this flag share the port: a channel is copied there once, and the gateway copies it to them"`
 	Channels []string `json:"channels" maxItems:"2" nullable:"false" doc:"Names of channels; the one that the viewer sees comes first. None: the viewer has left"`
-	// Password is the password of the new channel among them.
+	// Password is the password of the channel that is new among Channels.
 	Password string `json:"password,omitempty" maxLength:"72" writeOnly:"true" doc:"Password of the new channel, if it has one"`
 	// Burst requests the packets since the last key frame of the new channel. If none is new,
 	// it requests those of the first channel, because some were lost.
@@ -182,8 +183,8 @@ type Listed struct {
 	OnAir     OnAir  `json:"on_air"`
 	Viewers   int    `json:"viewers"`
 	Protected bool   `json:"protected" doc:"Whether viewers need a password"`
-	// PublishAt is the URL of the ingress gateway at which its producer publishes; empty if
-	// nobody does.
+	// PublishAt is the URL of the ingress gateway at which the channel's producer publishes. It is
+	// empty if producers cannot publish the channel.
 	PublishAt string `json:"publish_at,omitempty"`
 }
 
@@ -196,5 +197,5 @@ type Gateway struct {
 	URL string `json:"url"`
 }
 
-// Key returns the name of the viewer among those of all gateways.
+// Key returns GATEWAY/VIEWER, which identifies the viewer among those of all gateways.
 func (w *Wanted) Key() string { return fmt.Sprintf("%s/%s", w.Gateway, w.Viewer) }

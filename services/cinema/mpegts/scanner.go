@@ -31,18 +31,18 @@ const (
 // Packet describes a packet.
 type Packet struct {
 	Kind Kind
-	// Begins says that a unit of picture or sound starts with the packet. Key says that a
-	// decoder can begin with it.
+	// Begins reports whether a unit of picture or sound starts with the packet. Key reports whether
+	// a decoder can begin with this unit.
 	Begins, Key bool
-	// Time is when the unit that the packet starts is to be decoded, in units of 1/90000 s,
-	// which wrap around after 33 bits. Timed says that it is known.
+	// Time is the time at which the unit that the packet starts is to be decoded, in units of
+	// 1/90000 s. It wraps around after 33 bits. Timed reports whether it is known.
 	Time  int64
 	Timed bool
 }
 
 // Stream is one elementary stream of the program.
 type Stream struct {
-	PID uint16 // 0: there is none
+	PID uint16 // 0: the program has no such stream
 	// Type is the stream type of the program map table.
 	Type byte
 }
@@ -95,8 +95,8 @@ func (s *Scanner) Scan(p []byte) Packet {
 	return Packet{}
 }
 
-// payloadOf returns a packet's payload, and whether its adaptation field says that a decoder can
-// begin here (random_access_indicator).
+// payloadOf returns a packet's payload. random reports whether the packet's adaptation field says that
+// a decoder can begin with the packet (random_access_indicator).
 func payloadOf(p []byte) (payload []byte, random bool) {
 	control := p[3] >> 4 & 3
 	payload = p[4:]
@@ -117,8 +117,8 @@ func payloadOf(p []byte) (payload []byte, random bool) {
 // section collects the packets of one table.
 type section struct{ b []byte }
 
-// add adds a packet's payload, and returns the section's table when it is complete: what is
-// between its header and its checksum.
+// add adds a packet's payload. When the section is complete, it returns the bytes between the
+// section's header and its checksum, and otherwise nil. It drops a section of another table.
 func (s *section) add(payload []byte, begins bool, table byte) []byte {
 	if begins {
 		if len(payload) == 0 || 1+int(payload[0]) > len(payload) {
@@ -241,8 +241,8 @@ func timeOf(payload []byte, begins bool) (int64, bool) {
 	return last, found
 }
 
-// stampsOf returns the fields of a PES packet's timestamps: none, the presentation time, or that
-// and the decoding time.
+// stampsOf returns the fields of a PES packet's timestamps: none, the presentation time, or the
+// presentation time and the decoding time.
 func stampsOf(pes []byte) [][]byte {
 	if len(pes) < 14 || pes[0] != 0 || pes[1] != 0 || pes[2] != 1 || pes[6]>>6 != 2 {
 		return nil
@@ -260,7 +260,8 @@ func readStamp(b []byte) int64 {
 	return int64(b[0]>>1&7)<<30 | int64(b[1])<<22 | int64(b[2]>>1)<<15 | int64(b[3])<<7 | int64(b[4]>>1)
 }
 
-// Shift adds a number of units of 1/90000 s to the timestamps of a packet that Begins.
+// Shift adds a number of units of 1/90000 s to the timestamps of a packet for which Packet.Begins is
+// true.
 func Shift(p []byte, by int64) {
 	payload, _ := payloadOf(p)
 	for _, b := range stampsOf(payload) {

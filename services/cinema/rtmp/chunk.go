@@ -58,7 +58,7 @@ type chunkStream struct {
 	length   int    // of the present message
 	delta    uint32 // of timestamps
 	extended bool   // the last timestamp was an extended one
-	part     []byte // of the present message
+	part     []byte // bytes of the present message that have arrived
 }
 
 // chunkReader reads messages from chunks (section 5.3.1).
@@ -150,8 +150,8 @@ func (c *chunkReader) basicHeader() (format byte, id uint32, err error) {
 	return format, id, err
 }
 
-// messageHeader reads the rest of a chunk's header. A chunk that continues a message has no
-// fields but an extended timestamp.
+// messageHeader reads the rest of a chunk's header. In a chunk that continues a message, this is only
+// the extended timestamp, if the message has one.
 func (c *chunkReader) messageHeader(s *chunkStream, format byte) error {
 	var b [11]byte
 	fields := b[:[]int{11, 7, 3, 0}[format]]
@@ -200,8 +200,8 @@ func (c *chunkReader) abort(id uint32) {
 
 func uint24(b []byte) uint32 { return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2]) }
 
-// appendMessage appends a message as one chunk with a full header. It must fit into a chunk of
-// the size that the server has announced.
+// appendMessage appends a message as one chunk with a full header. chunk is the number of the chunk
+// stream. The message must fit into a chunk of the size that the server has announced (chunkSize).
 func appendMessage(b []byte, chunk byte, m Message) []byte {
 	n := len(m.Body)
 	b = append(b, chunk, 0, 0, 0, byte(n>>16), byte(n>>8), byte(n), m.Type)

@@ -183,7 +183,8 @@ func (c *Conn) Refuse(why string) error {
 	return c.status("error", "NetStream.Publish.BadName", why)
 }
 
-// Read returns the next message of the stream: of TypeAudio or TypeVideo. It returns io.EOF if the client ends the stream.
+// Read returns the next message of the stream, of TypeAudio or TypeVideo. It returns io.EOF if the
+// client ends the stream.
 func (c *Conn) Read() (Message, error) {
 	for {
 		m, err := c.next()
@@ -204,7 +205,8 @@ func (c *Conn) Read() (Message, error) {
 	}
 }
 
-// next returns the next message, after it has acted on those about the protocol itself.
+// next returns the next message of any type. Before it returns a message that controls the protocol, it
+// acts on the message. It also acknowledges received bytes.
 func (c *Conn) next() (Message, error) {
 	m, err := c.in.read()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// MaxBuckets bounds the buckets of a group. A message of OpenFlow 1.3 holds 818 of ours,
-	// and Open vSwitch makes some 740 rewritten copies before it leaves its fast path.
+	// MaxBuckets bounds the buckets of a group. A message of OpenFlow 1.3 has room for 818 buckets
+	// like these, and Open vSwitch makes some 740 rewritten copies before it leaves its fast path.
 	MaxBuckets = 700
 	// MaxGroups bounds the groups of a channel at one switch, so that each channel has group
 	// numbers of its own.
@@ -57,7 +57,8 @@ type Groups struct {
 	at     map[Copy]int
 }
 
-// Clone returns a copy that can be changed independently. That of nil has no copies.
+// Clone returns Groups with the same copies that can be changed independently. A clone of nil has no
+// copies.
 func (g *Groups) Clone() *Groups {
 	if g == nil {
 		return &Groups{}
@@ -75,7 +76,8 @@ type entry struct {
 	bucket openflow.Bucket
 }
 
-// Set makes the groups hold these copies. It returns those for which there is no room.
+// Set makes the groups hold the given copies and no others. It returns the copies for which there is
+// no room.
 func (g *Groups) Set(copies []Copy) (overflow []Copy) {
 	copies = slices.Clone(copies)
 	slices.SortFunc(copies, compareCopies)
@@ -116,7 +118,7 @@ func (g *Groups) Set(copies []Copy) (overflow []Copy) {
 	return overflow
 }
 
-// bytes returns how much of a switch's list of actions the copies take.
+// bytes returns how many bytes of a switch's list of actions the copies take.
 func (g *Groups) bytes() (n int) {
 	for _, group := range g.groups {
 		for i, p := range group {
@@ -136,8 +138,8 @@ func (c Copy) bytes() int {
 	return copyBytes
 }
 
-// cost returns an upper bound of the bytes that another copy in a group adds to the list of
-// actions.
+// cost returns an upper bound of the bytes that copy c adds to the list of actions if it is inserted
+// into group n.
 func (g *Groups) cost(n int, c Copy) int {
 	i, _ := g.index(n, c)
 	for _, beside := range []int{i - 1, i} {
@@ -195,8 +197,8 @@ func (g *Groups) buckets(n int) []openflow.Bucket {
 	return g.lists[n]
 }
 
-// Lists returns the buckets of the groups, by group. Each change makes a new slice, so that the
-// caller can compare slices by identity. It must not change them.
+// Lists returns the buckets of the groups, by group. Each change of a group makes a new slice, so the
+// caller can compare slices by identity. The caller must not change them.
 func (g *Groups) Lists() map[int][]openflow.Bucket {
 	out := map[int][]openflow.Bucket{}
 	for n := range g.groups {
@@ -221,12 +223,13 @@ func BucketTo(b openflow.Bucket) (to netip.AddrPort) {
 	return to
 }
 
-// GroupNumber returns the number of a channel's n-th group, from which a network.Owner makes
-// the group's identifier.
+// GroupNumber returns the number of a channel's n-th group, from which network.Owner.GroupID makes the
+// group's identifier. channel is the channel's number.
 func GroupNumber(channel uint16, n int) uint16 { return channel*MaxGroups + uint16(n) }
 
-// CopyAt returns the copy for a viewer of a gateway at a port, if the channel enters the same
-// switch by port in.
+// CopyAt returns the copy for a viewer of the gateway that is attached to port at. mac and to are the
+// copy's destination. in is the port by which the channel enters that switch, or zero if it enters by
+// a link. If the copy leaves by port in, its output action names OFPP_IN_PORT.
 func CopyAt(at network.PortRef, in uint32, mac openflow.MAC, to netip.AddrPort) Copy {
 	return Copy{Out: network.Hop{Switch: at.Switch, In: in, Out: at.Port}.Output(), MAC: mac, To: to}
 }

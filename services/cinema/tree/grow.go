@@ -13,7 +13,7 @@ import (
 type Want struct {
 	// Root is the port by which the channel enters the network.
 	Root network.PortRef
-	// Rate is what the channel may send, in bit/s.
+	// Rate is the bit rate that the channel may send, in bit/s.
 	Rate uint64
 	// Switches are the switches behind which the channel is watched.
 	Switches []openflow.DatapathID
@@ -22,9 +22,9 @@ type Want struct {
 	Unverified func(Edge) bool
 }
 
-// Room returns how much a channel may still send over the link that leaves by a port, and how
-// much all channels together may, in bit/s. If all is zero, the capacity is not known and there
-// is always room.
+// Room returns the bit rate that a channel may still reserve of the link that leaves by a port (left),
+// and that all channels together may reserve of it (all), in bit/s. If all is zero, the link's
+// capacity is not known and there is always room.
 type Room func(from network.PortRef) (left, all uint64)
 
 func (r Room) has(e Edge, rate uint64) bool {
@@ -32,12 +32,12 @@ func (r Room) has(e Edge, rate uint64) bool {
 	return all == 0 || left >= rate
 }
 
-// Grow changes an old tree to one that reaches what is wanted. Links of the old tree that are
-// still up and have room stay. It reaches missing switches over the fewest additional links,
-// the nearest switch first, so that the result depends on the network alone. A switch for which
-// no path has room is refused, with the reason, and does not affect the others. A switch that
-// is disconnected from the controller, or was until recently, keeps its old path if there is no
-// other.
+// Grow returns a tree that reaches the wanted switches, and why it does not reach the others. Links of
+// the old tree that are still up and have room stay. Grow reaches missing switches over the fewest
+// additional links, the nearest switch first, so that the result depends on the network alone. A
+// switch for which no path has room is refused, with the reason, and does not affect the others. A
+// switch that is disconnected from the controller, or was until recently, keeps its old path if there
+// is no other.
 func Grow(top *network.Topology, old Tree, w Want, room Room) (Tree, map[openflow.DatapathID]error) {
 	g := &grower{top: top, old: old, want: w, room: room, uplink: map[openflow.DatapathID]Edge{}}
 	kept := connected(w.Root, old.Edges, func(e Edge) bool { return e.InTopology(top) && room.has(e, w.Rate) })
@@ -112,7 +112,7 @@ func (g *grower) connectMissing() map[openflow.DatapathID]error {
 			g.uplink[e.To.Switch] = e
 		}
 		missing = slices.Delete(missing, i, i+1)
-		missing = slices.DeleteFunc(missing, g.has) // it may lie on the way
+		missing = slices.DeleteFunc(missing, g.has) // missing switches may lie on the path
 	}
 	for _, d := range missing {
 		refused[d] = g.refusalReason(d)
@@ -136,8 +136,9 @@ func (g *grower) buildGraph() {
 	g.weights = make(graph.Weights, len(arcs))
 }
 
-// setWeights sets the cost of each arc; full returns the cost of a link without room. The arc
-// to a switch of the tree costs nothing, so no path leads over links to such a switch.
+// setWeights sets the cost of each arc; an arc whose cost is negative cannot be used. full returns the
+// cost of a link without room. The arc to a switch of the tree costs nothing, so no path leads over
+// links to such a switch.
 func (g *grower) setWeights(full func(network.Link) float64) {
 	for i, l := range g.top.Links {
 		e := Edge{l.From, l.To}

@@ -18,7 +18,7 @@ const (
 	protoUDP    = 17
 )
 
-// Plan describes what a channel needs in the network.
+// Plan describes the tree and the copies that a channel needs in the network.
 type Plan struct {
 	Tree Tree
 	// Draining is the channel's old tree, from the same root, on which packets in flight still
@@ -33,10 +33,10 @@ type Plan struct {
 	// enforces it where the channel enters; zero if the switch there supports none.
 	Rate  uint64
 	Meter uint32
-	// Queues holds the queues in which the channel leaves by links, by output port; a port that
-	// is missing has none.
+	// Queues holds the queues of the output ports by which the channel leaves over links. A port
+	// that is missing has no queue.
 	Queues map[network.PortRef]uint32
-	// LinkMACs makes the channel cross each link with a source address of its own.
+	// LinkMACs makes the channel cross each link with a source MAC address that only this link has.
 	LinkMACs bool
 	// Group returns the identifier of the n-th group at a switch.
 	Group func(n int) uint32
@@ -44,10 +44,10 @@ type Plan struct {
 
 // Program returns the channel's rules and groups: at each switch one rule for packets from the
 // port of the tree, and the groups of the viewers behind it. Without viewers and without
-// Draining it is empty. Where only the draining tree leads and no copies are left, the rule
-// drops packets in flight, so that they do not meet the guard. Rules of the switches farthest
-// from the root come first: if they are written in this order, no rule forwards to a switch
-// without one.
+// Draining it is empty. At a switch that only the draining tree reaches and that has no copies any
+// more, the rule drops packets in flight, so that they do not reach the rule of Guard. Rules of the
+// switches farthest from the root come first: if they are written in this order, no rule forwards to
+// a switch without a rule.
 func (p *Plan) Program() (out network.Program) {
 	forks, copies := p.Tree.transition(p.Draining), map[openflow.DatapathID][]openflow.Action{}
 	for _, at := range p.inPorts() {
@@ -76,8 +76,8 @@ func (p *Plan) Program() (out network.Program) {
 	return out
 }
 
-// inPorts lists the ports by which the channel enters its switches, those farthest from the
-// root first.
+// inPorts lists the ports by which the channel enters the switches of both trees, those farthest from
+// the root first.
 func (p *Plan) inPorts() []network.PortRef {
 	far := map[network.PortRef]int{}
 	for _, t := range []Tree{p.Draining, p.Tree} {
@@ -89,7 +89,8 @@ func (p *Plan) inPorts() []network.PortRef {
 	return slices.SortedFunc(maps.Keys(far), func(a, b network.PortRef) int { return cmp.Or(cmp.Compare(far[b], far[a]), a.Compare(b)) })
 }
 
-// forwardActions appends the actions that send the channel out by links.
+// forwardActions appends the actions that send the channel's packets, which enter by port in, out over
+// links.
 func (p *Plan) forwardActions(actions []openflow.Action, in uint32, links []Edge) []openflow.Action {
 	slices.SortFunc(links, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(p.Queues[a.From], p.Queues[b.From]), a.From.Compare(b.From))
@@ -107,9 +108,10 @@ func (p *Plan) forwardActions(actions []openflow.Action, in uint32, links []Edge
 	return actions
 }
 
-// LinkMAC returns the source address for packets that cross the link from a port, so that
-// learning switches between ours see no address at two places. It is locally administered and
-// the same in every run. Two links share one with a probability of 1 in 10^12.
+// LinkMAC returns the source MAC address for packets that cross the link from a port. With it, learning
+// switches between two switches of ours do not see one address at several ports. It is locally
+// administered and the same in every run. Two links have the same address with a probability of 1 in
+// 10^12.
 func LinkMAC(from network.PortRef) openflow.MAC {
 	h := fnv.New64a()
 	_ = binary.Write(h, binary.BigEndian, from) // a hash returns no errors
@@ -118,7 +120,7 @@ func LinkMAC(from network.PortRef) openflow.MAC {
 	return openflow.MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
 }
 
-// appendSetQueue appends an action that selects a queue, if it differs from the one before.
+// appendSetQueue appends an action that selects a queue, unless that is the queue selected before.
 func appendSetQueue(actions []openflow.Action, before, queue uint32) []openflow.Action {
 	if queue == before {
 		return actions
@@ -145,16 +147,16 @@ func (p *Plan) match(in uint32) openflow.Match {
 		openflow.IPSrc(p.From.Addr()), openflow.IPDst(p.To.Addr()), openflow.UDPSrc(p.From.Port()), openflow.UDPDst(p.To.Port()))
 }
 
-// Guard returns the rule by which a switch drops all other packets to the address of channels.
-// So only channels that are declared and watched are forwarded.
+// Guard returns the rule by which a switch drops packets to the address of channels (media) that match
+// no channel's rule. So only channels that are declared and watched are forwarded.
 func Guard(d openflow.DatapathID, media netip.Addr) network.Program {
 	return guard(d, 0, openflow.EthType(ethTypeIPv4), openflow.IPDst(media))
 }
 
-// GuardByECN returns a guard that also matches ECN. It is for Open vSwitch, whose cached
-// decisions about a channel's packets do not cover ECN. They are then removed together with the
-// channel's rules, and not turned into a cached drop, which viewers who return within seconds
-// would meet. A switch that refuses this rule lacks nothing else.
+// GuardByECN returns a guard that also matches ECN. It is for Open vSwitch, whose cached decisions
+// about a channel's packets do not cover ECN. With this guard, Open vSwitch removes the cached
+// decisions together with the channel's rules. Without it, it turns them into a cached drop, which
+// also affects viewers who return within seconds. A switch that refuses this rule lacks nothing else.
 func GuardByECN(d openflow.DatapathID, media netip.Addr) network.Program {
 	return guard(d, 1, openflow.EthType(ethTypeIPv4), openflow.IPECN(0), openflow.IPDst(media))
 }

@@ -12,8 +12,8 @@ import (
 // ErrNoPath says that no links lead to a switch, with or without room.
 var ErrNoPath = errors.New("no links lead there")
 
-// Refusal is the error for a link that lacks room for a channel. It is the first such link on
-// the path that has the fewest of them.
+// Refusal is the error for a switch that a channel cannot reach because links lack room. Link is the
+// first link without room on the path that has the fewest such links.
 type Refusal struct {
 	Link Edge
 	// Rate was requested, Left is what channels may still send, and All what they may send

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Reservations holds the trees of all channels, and what they reserve of each link. It is safe
-// for concurrent use.
+// Reservations holds the trees of all channels, and the bandwidth that they reserve of each link. It is
+// safe for concurrent use.
 type Reservations struct {
 	share    float64
 	capacity func(network.PortRef) uint64
@@ -40,15 +40,15 @@ func NewReservations(share float64, capacity func(network.PortRef) uint64) *Rese
 	return &Reservations{share: share, capacity: capacity, byChannel: map[string]reservation{}, taken: map[network.PortRef]uint64{}}
 }
 
-// View returns what a channel may reserve now.
+// View returns the channel's present reservation and the room that it has now.
 func (r *Reservations) View(channel string) View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return View{channel: channel, all: r.most, taken: r.taken, own: r.byChannel[channel]}
 }
 
-// View is what a channel had reserved at one time, and the room that all others left. It does
-// not change, so that a tree can be planned from it.
+// View is the reservation that a channel had at one time, and the room that all others left it then. A
+// View does not change, so that a tree can be planned from it.
 type View struct {
 	channel string
 	all     func(network.PortRef) uint64
@@ -59,7 +59,8 @@ type View struct {
 // Tree returns the tree that the channel had reserved.
 func (v *View) Tree() Tree { return v.own.tree }
 
-// Room implements Room for the channel, whose own reservation counts as free.
+// Room returns the room for the channel, in which the channel's own reservation counts as free. As a
+// method value it is a function of type Room.
 func (v *View) Room(from network.PortRef) (left, all uint64) {
 	all, taken := v.all(from), v.taken[from]
 	if v.own.has(from) {
@@ -68,8 +69,8 @@ func (v *View) Room(from network.PortRef) (left, all uint64) {
 	return all - min(all, taken), all
 }
 
-// RoomForDouble reports whether links have room for twice what channels reserve of them when
-// the channel has reserved a rate along another tree.
+// RoomForDouble reports whether each of the given links has room for twice the bit rate that all
+// channels reserve of it, if the channel reserves rate along tree t instead of its present tree.
 func (v *View) RoomForDouble(t Tree, rate uint64, edges []Edge) bool {
 	next := reservation{rate, t}
 	return !slices.ContainsFunc(edges, func(e Edge) bool {
@@ -85,11 +86,13 @@ func (v *View) RoomForDouble(t Tree, rate uint64, edges []Edge) bool {
 	})
 }
 
-// ErrRoomTaken says that another channel has reserved a link since the view was made.
+// ErrRoomTaken says that a link has no room any more, because another channel has reserved it since the
+// view was made.
 var ErrRoomTaken = errors.New("another channel has just reserved it")
 
-// Reserve makes the tree that was planned from a view the channel's own. It changes nothing and
-// returns an error that wraps ErrRoomTaken if a link had room in the view and has none any more.
+// Reserve replaces the channel's reservation by rate along tree t, which was planned from view v. If a
+// link had room in the view and has none any more, it changes nothing and returns an error that wraps
+// ErrRoomTaken.
 func (r *Reservations) Reserve(v View, rate uint64, t Tree) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,8 +121,8 @@ func (r *Reservations) Release(channel string) {
 	delete(r.byChannel, channel)
 }
 
-// Load is what channels reserve of a link, and the most that they may, in bit/s. Most is zero
-// if the link's capacity is not known: channels may then take all of it.
+// Load is the bandwidth that channels reserve of one direction of a link, and the most that they may,
+// in bit/s. Most is zero if the link's capacity is not known: no channel is then refused.
 type Load struct {
 	Channels    int
 	Taken, Most uint64
@@ -142,7 +145,7 @@ func (r *Reservations) Loads(links []network.Link) []Load {
 	return out
 }
 
-// most returns what all channels together may take of a link.
+// most returns the bandwidth that all channels together may reserve of a link, in bit/s.
 func (r *Reservations) most(from network.PortRef) uint64 {
 	return uint64(float64(r.capacity(from)) * r.share)
 }
@@ -166,8 +169,8 @@ func (r *Reservations) set(channel string, next reservation) {
 	r.taken = taken
 }
 
-// Shorter returns a tree with fewer links than t that reaches all that is wanted, if there is
-// one to which the channel can move without packets arriving twice.
+// Shorter returns a tree with fewer links than t that reaches all wanted switches, and reports whether
+// there is one to which the channel can move without packets arriving twice.
 func Shorter(top *network.Topology, t Tree, w Want, room Room) (Tree, bool) {
 	next, refused := Grow(top, Tree{}, w, room)
 	if len(refused) > 0 || len(next.Edges) >= len(t.Edges) || HasLoop(t, next) || next.Duplicates(t) {

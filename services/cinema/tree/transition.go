@@ -17,7 +17,8 @@ func (f outLinks) add(at network.PortRef, e Edge) {
 	}
 }
 
-// outLinks returns the tree in this form.
+// outLinks returns the links of the tree by the port by which the channel enters the switch before
+// them.
 func (t Tree) outLinks() outLinks {
 	f, in := outLinks{}, t.InPorts()
 	for _, e := range t.Edges {
@@ -69,11 +70,11 @@ func HasLoop(trees ...Tree) bool {
 	return false
 }
 
-// transition returns the links that the channel uses while packets are in flight on its former
-// tree, from the same root. Switches that both trees reach by the same path forward as t says.
-// They omit a link of the former tree if every wanted switch behind it gets the channel from
-// the same switch by another link: that single change redirects it. Elsewhere the former links
-// stay.
+// transition returns the links that the channel uses while packets are in flight on its former tree,
+// which has the same root. Switches that both trees reach by the same path forward over the links of
+// t. Such a switch omits a link of the former tree if every wanted switch behind the link now gets the
+// channel from the same switch by another link: the change of this one switch then redirects the
+// channel. Elsewhere the former links stay.
 func (t Tree) transition(former Tree) outLinks {
 	if former.Root != t.Root {
 		return t.outLinks()
@@ -112,8 +113,8 @@ func (t Tree) divergence(kept map[openflow.DatapathID]uint32) map[openflow.Datap
 	return out
 }
 
-// Duplicates reports whether a switch may get packets twice while a channel moves from its
-// former tree, from the same root.
+// Duplicates reports whether a switch may get packets twice while a channel moves to t from its former
+// tree, which has the same root.
 func (t Tree) Duplicates(former Tree) bool {
 	all, wanted, reached := t.transition(former), t.InPorts(), map[openflow.DatapathID]bool{}
 	for todo := []network.PortRef{t.Root}; len(todo) > 0; todo = todo[1:] {
@@ -133,7 +134,7 @@ func (t Tree) Duplicates(former Tree) bool {
 	})
 }
 
-// Shared returns the links that both trees have, and reach by different paths.
+// Shared returns the links that both trees have, and to which their paths differ.
 func (t Tree) Shared(former Tree) (edges []Edge) {
 	kept := former.Common(t)
 	for _, e := range t.Edges {

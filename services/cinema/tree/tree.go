@@ -79,7 +79,8 @@ func (t Tree) Common(next Tree) Tree {
 	return connected(t.Root, t.Edges, func(e Edge) bool { return slices.Contains(next.Edges, e) })
 }
 
-// connected returns the tree that the usable edges form from a root on.
+// connected returns the tree of those edges that are connected to the root by edges for which may
+// returns true.
 func connected(root network.PortRef, edges []Edge, may func(Edge) bool) Tree {
 	t, reached := Tree{Root: root}, map[openflow.DatapathID]bool{root.Switch: true}
 	for more := true; more; {
