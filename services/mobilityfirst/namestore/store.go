@@ -211,7 +211,8 @@ func (s *Store) page(from []byte, t time.Time) (all []writtenName, next []byte, 
 // 1970.
 const stampSize = 8
 
-// get is Get for callers that know that the store is open.
+// get returns the record of a name, as Get does, and the time at which it was written in seconds
+// since 1970. The store must be open.
 func (s *Store) get(b *[]byte, name frame.GUID) (written int64, found bool, err error) {
 	v, closer, err := s.db.Get(name[:])
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -235,10 +236,10 @@ func (s *Store) Write(ctx context.Context, r *record.Record) error {
 	return record.Await(ctx, r, s.Start)
 }
 
-// Start is Write without waiting: it calls done when the record is on the disk, or with the error
-// that Write would return, and with changed set if the stored record has changed. done must not
-// block. If Start returns an error it does not call done. The record's memory belongs to the store
-// until then.
+// Start begins to store a verified record without waiting. It calls done when the record is on the
+// disk, or with the error that Write would return. changed is set if the stored record has changed.
+// done must not block. The record's memory belongs to the store until done is called. If Start
+// returns an error, it does not call done.
 func (s *Store) Start(r *record.Record, done func(changed bool, err error)) error {
 	w := &write{name: r.GUID(), record: r, done: done}
 	s.mu.RLock()

@@ -103,7 +103,7 @@ func parseQuery(v url.Values) (q CustodyQuery, err error) {
 func localMACs() (all []openflow.MAC) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		return nil // the node counts nowhere until the kernel reports them
+		return nil // without addresses, reports count for no place; later reports may have them
 	}
 	for _, i := range interfaces {
 		if len(i.HardwareAddr) != len(openflow.MAC{}) || i.Flags&net.FlagLoopback != 0 {

@@ -45,8 +45,8 @@ func (c *conn) withTimeout(ctx context.Context, d time.Duration) (context.Contex
 	return ctx, cancel
 }
 
-// finishing reports whether both sides have sent their end. The rest concerns only TCP, whether the
-// other side still knows the connection or not.
+// finishing reports whether both sides have sent their end. What remains then is to pass received
+// data to TCP, for which the other side need not know the connection any more.
 func (c *conn) finishing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,15 +16,4 @@
 // A side takes chunks over immediately, and buffers at most [Window] bytes of a connection that its
 // TCP has not taken yet, so a slow connection does not delay others. A missing chunk, whose time
 // ended before its receiver was present, ends its connection. Start reading at [Proxy.Run].
-//
-//	kind      what belongs to it
-//	1 open    nothing
-//	2 data    how many bytes have gone before (8), and bytes of the connection
-//	3 credit  how many more bytes may be sent (4); nothing is sent before the first
-//	4 end     how many bytes have gone before (8): its sender sends no more
-//	5 reset   nothing: the connection is over
-//
-// A side takes chunks at once, and keeps at most [Window] bytes of a connection that its TCP has not taken
-// yet: one that is slow holds up no other. A chunk that is missing, as its time was over before its receiver was
-// there, ends its connection. Start reading at [Proxy.Run].
 package proxy

@@ -90,7 +90,7 @@ func (k *verifiedSet) add(d digest) {
 	k.put(d)
 }
 
-// put is add with the mutex held.
+// put adds a record to the verified ones. The mutex is held.
 func (k *verifiedSet) put(d digest) {
 	if len(k.recent) >= maxKnown {
 		k.older, k.recent = k.recent, nil

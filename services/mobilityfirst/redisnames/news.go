@@ -30,8 +30,9 @@ func (s *Store) notification(name frame.GUID) []byte {
 	return append([]byte(*s.sender.Load()), name[:]...)
 }
 
-// renewSender changes the sender, so that the notifications in flight count as those of others: if
-// the result of a write is not known, its notification may be the only sign of it.
+// renewSender changes the sender of this store's notifications, so that its notifications in flight
+// count as those of others. If the result of a write is not known, its notification may be the only
+// sign that the write has succeeded.
 func (s *Store) renewSender() {
 	self := rand.Text()[:senderSize]
 	s.sender.Store(&self)
@@ -41,8 +42,8 @@ func (s *Store) renewSender() {
 // this store has changed without learning the result. f must not block. A later call replaces f.
 func (s *Store) Changed(f func(frame.GUID)) { s.changed.Store(&f) }
 
-// Hears reports whether the store receives notifications. Changes during other times are never
-// reported.
+// Hears reports whether the store receives notifications. A change that was made while it did not
+// is never reported.
 func (s *Store) Hears() bool { return s.hears.Load() }
 
 // listen receives notifications until ctx ends.

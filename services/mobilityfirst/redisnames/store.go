@@ -156,7 +156,8 @@ func (o *Options) cluster() *redis.ClusterOptions {
 	}
 }
 
-// Close closes the store. Started operations end or are refused before.
+// Close closes the store. Operations that have been started end or are refused before Close
+// returns.
 func (s *Store) Close() error {
 	err := record.ErrClosed
 	s.close.Do(func() {

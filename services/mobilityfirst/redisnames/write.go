@@ -41,9 +41,9 @@ func (s *Store) Write(ctx context.Context, r *record.Record) error {
 	return record.Await(ctx, r, s.Start)
 }
 
-// Start is Write without waiting: it calls done when Redis has the record, or with the error that
-// Write would return, and with changed set if the stored record has changed or may have. done must
-// not block. If Start returns an error it does not call done.
+// Start begins to store a verified record without waiting. It calls done when Redis has the record,
+// or with the error that Write would return. changed is set if the stored record has changed, or
+// may have. done must not block. If Start returns an error, it does not call done.
 func (s *Store) Start(r *record.Record, done func(changed bool, err error)) error {
 	if err := s.state.Load().writeErr; err != nil {
 		return err

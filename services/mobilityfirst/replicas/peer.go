@@ -111,8 +111,8 @@ func (p *peer) count() int {
 	return len(p.pending)
 }
 
-// next returns a name to send now. If ok is false, wait is the time until the next one is due; zero
-// if none is.
+// next returns a name to send now. If ok is false, wait is the time until the next name is due, or
+// zero if no name has a time.
 func (p *peer) next(now time.Time) (name frame.GUID, ok bool, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *peer) waitAfter(ctx context.Context, asked bool, err error) {
 	switch now := time.Now(); {
 	case !silent:
 		p.backoff, p.backoffSince = 0, time.Time{}
-	case now.Sub(p.backoffSince) >= p.backoff: // only once for all that are being sent
+	case now.Sub(p.backoffSince) >= p.backoff: // once for all names that are being sent
 		p.backoff, p.backoffSince = min(max(2*p.backoff, initialRetry), maxRetry), now
 	}
 	after := p.backoff

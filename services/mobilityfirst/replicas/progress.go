@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// progressFile is the name of the file in the folder.
+	// progressFile is the name of the file in Options.Dir that keeps the progress over a restart.
 	progressFile = "passed-on.json"
 	// progressInterval is the time between two writes of the file.
 	progressInterval = 10 * time.Second
@@ -30,7 +30,7 @@ const (
 	scanInterval = time.Second
 )
 
-// progress is the content of the file.
+// progress is the content of progressFile.
 type progress struct {
 	// Domains is a hash of the domains and K: with other values, other domains keep the names.
 	Domains string `json:"domains"`
@@ -123,7 +123,7 @@ func (r *Replicas) search(ctx context.Context, p *peer) error {
 	return err
 }
 
-// passedUntil returns the time until which all names have been sent.
+// passedUntil returns a time such that all names written before it have been sent to the domain.
 func (p *peer) passedUntil(now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,8 +133,8 @@ func (p *peer) passedUntil(now time.Time) time.Time {
 	return p.scan.until
 }
 
-// oldest returns the time at which the oldest pending name was written, or at if that is earlier.
-// The mutex is held.
+// oldest returns the time at which the oldest pending name was written, or the time at, if that is
+// earlier. The mutex is held.
 func (p *peer) oldest(at time.Time) time.Time {
 	for _, x := range p.pending {
 		if x.since.Before(at) {
@@ -144,7 +144,7 @@ func (p *peer) oldest(at time.Time) time.Time {
 	return at
 }
 
-// writeProgress writes the file.
+// writeProgress writes progressFile.
 func (r *Replicas) writeProgress() {
 	now := progress{Domains: r.digest(), Until: map[string]int64{}}
 	for _, p := range r.all() {
@@ -161,7 +161,7 @@ func (r *Replicas) writeProgress() {
 
 func (r *Replicas) progressPath() string { return filepath.Join(r.Dir, progressFile) }
 
-// load reads the file. The result is empty if there is no file, or if the domains or K have
+// load reads progressFile. The result is empty if there is no file, or if the domains or K have
 // changed.
 func (r *Replicas) load() (progress, error) {
 	var x progress

@@ -21,7 +21,8 @@ import (
 // lookupParallel is the number of domains that are asked for a name at one time, the nearest first.
 const lookupParallel = 2
 
-// lookupDelay is how long they may take before the next ones are asked as well.
+// lookupDelay is how long the domains that have been asked may take before further ones are asked
+// as well.
 const lookupDelay = 200 * time.Millisecond
 
 // Options configures Replicas.
@@ -33,7 +34,8 @@ type Options struct {
 	K int
 	// Store holds this domain's records.
 	Store Store
-	// Dir is an existing folder for the file with the progress.
+	// Dir is an existing folder for the file that keeps the progress of sending names over a
+	// restart.
 	Dir string
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
@@ -99,7 +101,7 @@ func (r *Replicas) all() (all []*peer) {
 	return all
 }
 
-// keeps reports whether another domain keeps a name.
+// keeps reports whether the domain p keeps a name.
 func (r *Replicas) keeps(p *peer, name frame.GUID) bool { return slices.Contains(r.others(name), p) }
 
 // others returns the other domains that keep a name.
@@ -199,7 +201,7 @@ func (r *Replicas) Lookup(ctx context.Context, name frame.GUID) (*record.Record,
 }
 
 // Written handles a changed record in this domain's store, and sends it to the domains that keep
-// the name, unless one of them has sent it.
+// the name, unless another domain has brought the record.
 func (r *Replicas) Written(name frame.GUID, brought bool) {
 	r.forget(name)
 	if brought {

@@ -27,8 +27,9 @@ const (
 	maxSlow, slowTimeout   = 16, time.Second
 	// retryInterval is the pause after a path was not good, or chunks were not taken.
 	retryInterval = time.Second
-	// batch chunks of a destination, or batchBytes, are in flight, but at least one. After maxTurn
-	// other waiting destinations are served.
+	// At most batch chunks, and at most batchBytes or one chunk, of a destination are in flight.
+	// After maxTurn, a courier leaves its destination, so that other waiting destinations are
+	// served.
 	batch, batchBytes, maxTurn = 16, 1 << 20, 5 * time.Second
 	// poolBytes limits the bytes in flight to the destinations that have taken something within
 	// provenLifetime; the same limit applies to slow destinations and to all others, so that a

@@ -34,8 +34,8 @@ type arrival struct {
 	err   error
 }
 
-// takeCustody stores the chunks that are valid and for which there is room. The error is the
-// host's.
+// takeCustody stores the chunks that are valid and for which there is room. It returns an error
+// only if the host fails.
 func (n *Node) takeCustody(batch []hostapi.Chunk, now time.Time) (err error) {
 	all := make([]arrival, len(batch))
 	for i, x := range batch {
@@ -187,10 +187,10 @@ func (n *Node) checkRoom(id custody.ID, size int64) error {
 	return nil
 }
 
-// charge returns what a chunk of this size counts of Options.Size.
+// charge returns the bytes of Options.Size that a chunk of this size uses.
 func charge(size int64) int64 { return max(size, minCharge) }
 
-// uncharge stops counting a chunk. n.mu is held.
+// uncharge returns the bytes of Options.Size that a chunk has used. n.mu is held.
 func (n *Node) uncharge(k Kept) {
 	n.used -= charge(k.Size)
 	if n.perSender[k.Source] -= charge(k.Size); n.perSender[k.Source] == 0 {
@@ -216,8 +216,8 @@ func (n *Node) isKept(k Kept) bool {
 	return ok
 }
 
-// remove removes chunks that were delivered or, if reason is not nil, that cannot be. n.mu is not
-// held, because a disk may be slow.
+// remove removes chunks that were delivered or, if reason is not nil, that cannot be delivered. The
+// caller must not hold n.mu, because a disk may be slow.
 func (n *Node) remove(chunks []Kept, reason error) {
 	for _, k := range chunks {
 		if err := n.store.Remove(k.ID); err != nil {

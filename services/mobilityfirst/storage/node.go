@@ -25,15 +25,15 @@ const (
 	DefaultKeep = 24 * time.Hour
 	// MinSize is the minimum of Options.Size.
 	MinSize = 256 << 20
-	// minCharge is the minimum that a chunk counts of Options.Size: the cost, in memory too, of a
-	// file that may be the only one in its folder.
+	// minCharge is the least number of bytes of Options.Size that a chunk uses. It covers the cost,
+	// in memory too, of a file that may be the only one in its folder.
 	minCharge = 32 << 10
 	// senderShare is the divisor that limits one sender: it may use an eighth of what others leave.
 	senderShare = 8
-	// refusalLifetime is how long chunks of a sender are refused after one of them was, if that one
-	// does not come again. For at most this long the host delivers chunks that it has read before
-	// it learns of the first refusal. maxRefused limits the senders for which a refusal is
-	// remembered.
+	// refusalLifetime is how long chunks of a sender are refused after one of them was refused,
+	// unless the refused chunk comes again. Until the host learns of the first refusal, it delivers
+	// chunks that it has already read, which takes at most this long. maxRefused limits the senders
+	// for which a refusal is remembered.
 	refusalLifetime, maxRefused = time.Second, 4096
 	// sweepInterval is the time between two removals of expired chunks.
 	sweepInterval = time.Minute
@@ -82,7 +82,7 @@ type Counters struct {
 	// before it was refused.
 	Kept, HandedOn, Refused, Lost uint64
 	// Chunks is the number of chunks now, Destinations the number of their destinations, and Bytes
-	// what they count of Options.Size.
+	// the part of Options.Size that the chunks use.
 	Chunks, Destinations int
 	Bytes                int64
 }

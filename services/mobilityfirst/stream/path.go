@@ -76,8 +76,8 @@ func (s *Sender) Drop(p *Path, now time.Time) {
 	}
 }
 
-// Heard records that a frame has arrived by a path, so that it is not silent. If other paths carry
-// frames, the path is as good as before.
+// Heard records that a frame has arrived by a path, so that the path is not silent. If the path was
+// silent and other paths carry frames, its timeouts and its deadline are reset.
 func (s *Sender) Heard(p *Path) {
 	if p.silent && len(s.paths) > 1 && s.inFlight() > 0 {
 		p.rtt.timeouts, p.deadline = 0, time.Time{}

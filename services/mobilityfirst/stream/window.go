@@ -92,11 +92,12 @@ func (r *roundTrip) measure(d time.Duration) {
 // time, so that the minimum of an earlier route does not last forever.
 const minimumAging = 1024
 
-// isQueued reports whether frames wait in a queue for about as long as they travel.
+// isQueued reports whether frames wait in a queue for about as long as they travel: whether the
+// smoothed round trip exceeds twice the minimum by more than queueNoise.
 func (r *roundTrip) isQueued() bool { return r.smooth > 2*r.minimum+queueNoise }
 
-// isDelayed reports whether the queue is longer than that, and longer than a queue should be for
-// long (RFC 8289, 4.4).
+// isDelayed reports whether the smoothed round trip exceeds twice the minimum by more than
+// queueTarget, the longest time for which a queue should persist (RFC 8289, 4.4).
 func (r *roundTrip) isDelayed() bool { return r.smooth > 2*r.minimum+queueTarget }
 
 const (
