@@ -15,7 +15,7 @@ type (
 	Link = topology.Link
 	// Host is an end host as learned.
 	Host = topology.Host
-	// Pin is the owner of an address, and that host's place.
+	// Pin is the host to which an address belongs, and the port at which that host is.
 	Pin = hosts.Pin
 	// HostRecord holds what is stored about a host, so that it survives a restart.
 	HostRecord = hosts.Record

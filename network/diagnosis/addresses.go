@@ -58,7 +58,8 @@ func Moving(restless []hosts.FlappingHost) (out []Finding) {
 	return out
 }
 
-// Loops returns a finding for each port that is blocked because of a loop. reason describes one.
+// Loops returns a finding for each port that is blocked because of a loop. reason returns the
+// description of a loop.
 func Loops(loops []discovery.Loop, reason func(discovery.Loop) string) (out []Finding) {
 	for _, l := range loops {
 		out = append(out, Finding{
@@ -77,7 +78,7 @@ type Needed struct {
 }
 
 // Unanswered returns the finding for a needed address for which no host answers. known reports
-// whether a host, h, is known to have it.
+// whether the host table has a host, h, with the address.
 func Unanswered(n Needed, h topology.Host, known bool) Finding {
 	if !known {
 		return Finding{

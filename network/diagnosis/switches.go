@@ -17,7 +17,7 @@ const (
 	PortDown Fault = "port-down" // a port of the configuration is down
 )
 
-// Switch is what is known about a connected switch.
+// Switch holds what the examination needs to know about a connected switch.
 type Switch struct {
 	ID openflow.DatapathID
 	// Address is the address from which it connects.

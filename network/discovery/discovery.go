@@ -34,7 +34,8 @@ type Options struct {
 	Key []byte
 	// Guard, if not nil, reports whether links through a port are refused.
 	Guard func(topology.PortRef) bool
-	// Keep, if not nil, reports whether the other port of a loop is blocked if possible.
+	// Keep, if not nil, reports whether a port should stay open when it is part of a loop. If
+	// possible, the other port of the loop is blocked instead.
 	Keep func(topology.PortRef) bool
 }
 
@@ -257,8 +258,9 @@ func (d *Discovery) Probe(b []byte, at topology.PortRef, now time.Time) []byte {
 }
 
 // Receive handles an LLDP frame that arrived at a port. control returns what is known of the
-// connection between the controller and a switch; latency stays unknown until it is known for
-// both ends. An error says why the frame is refused; only ErrForeign is harmless.
+// connection between the controller and a switch. The latency of a link stays unknown until the
+// round trips to both of its switches are known. An error says why the frame is refused; only
+// ErrForeign is harmless.
 func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef, now time.Time, control func(openflow.DatapathID) Control) ([]Change, error) {
 	if !h.Has(packet.LLDP) {
 		return nil, ErrForeign

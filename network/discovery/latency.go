@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Control is what is known about the controller's connection to a switch.
+// Control holds the measured delays of the controller's connection to a switch.
 type Control struct {
 	// RoundTrip is the Shortest of the latest round trips, zero while unknown.
 	RoundTrip time.Duration
@@ -14,14 +14,16 @@ type Control struct {
 	Jitter time.Duration
 }
 
-// FlightWindow is how many of a link's latest probes are remembered, and RecentFlights how many
-// of them show that the link's latency has changed. Round trips should be remembered as long.
+// FlightWindow is the number of a link's latest probes that are remembered. If the last
+// RecentFlights of them all took longer than before, the link's latency has changed. Round trips
+// should be remembered for the same time.
 const (
 	FlightWindow  = 32
 	RecentFlights = 8
 )
 
-// machineNoise is a difference that a busy machine can cause.
+// machineNoise is the difference between two measurements of the same time that a busy machine can
+// cause.
 const machineNoise = 500 * time.Microsecond
 
 // Shortest returns the shortest of the times, or the shortest of the recent ones if that is
@@ -45,7 +47,7 @@ type latencyEstimate struct {
 }
 
 // add adds the flight time of one more probe, which went from the controller to one switch and
-// came back from the other. window is how many probes are smoothed over.
+// came back from the other. window is the number of probes over which the latency is smoothed.
 func (t *latencyEstimate) add(flight time.Duration, down, up Control, window int) {
 	if len(t.flights) == FlightWindow {
 		t.flights = slices.Delete(t.flights, 0, 1)
@@ -83,9 +85,9 @@ type Variation struct {
 }
 
 const (
-	// maxDeviations limits a difference to so many times the mean.
+	// maxDeviations is the number of times the mean to which a difference is limited.
 	maxDeviations = 4
-	// minDeviation is the least mean for that purpose.
+	// minDeviation is the least mean that is used for this limit.
 	minDeviation = 250 * time.Microsecond
 )
 

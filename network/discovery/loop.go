@@ -26,7 +26,7 @@ type loop struct {
 	suspect  suspicion          // the latest loop probe that was not enough to block a port
 	other    topology.PortRef   // the other end, while the port is blocked
 	blocks   map[*port]struct{} // ports that are blocked because of this one
-	until    time.Time          // while the port is blocked: when it counts as gone
+	until    time.Time          // when the loop counts as gone; zero unless the port is blocked
 }
 
 // suspicion is a loop probe that arrived at a port that has not settled, or came from one.
@@ -63,8 +63,9 @@ func (d *Discovery) LoopProbe(b []byte, at topology.PortRef, now time.Time) []by
 // shows a loop between two edge ports, and one of them is blocked. An error says why the frame is
 // refused; only ErrForeign is harmless.
 //
-// A probe counts once, for a short time, and only at a port where it has arrived. So hosts that
-// pass on probes can only have the ports blocked that lead to them: like a cable between these ports.
+// A probe is accepted once, within a short time, and blocks only the port that sent it or the port
+// at which it has arrived. So hosts that forward probes to each other can only cause their own ports
+// to be blocked, as a cable between these ports would.
 func (d *Discovery) ReceiveLoop(payload []byte, at topology.PortRef, now time.Time) ([]Change, error) {
 	if len(payload) < len(oui)+bodySize+hashSize || string(payload[:len(oui)]) != oui {
 		return nil, ErrForeign
@@ -93,9 +94,9 @@ func (d *Discovery) ReceiveLoop(payload []byte, at topology.PortRef, now time.Ti
 	return d.block(from, here, now), nil
 }
 
-// block blocks one port of a loop, unless one is blocked already, which then stays blocked. A single
-// probe is enough between two edge ports. Before a port has settled, a second one has to follow, and
-// the link probes sent with both must not have arrived.
+// block blocks one port of a loop. If one of the two is blocked already, it stays blocked instead. A
+// single loop probe is enough between two edge ports. Before a port has settled, a second loop probe
+// has to follow, and the link probes sent together with the two must not have arrived.
 func (d *Discovery) block(from, here *port, now time.Time) []Change {
 	for _, p := range []*port{from, here} {
 		if p.outLink != nil || len(p.linkedFrom) > 0 {
@@ -132,8 +133,9 @@ func (d *Discovery) block(from, here *port, now time.Time) []Change {
 	return []Change{{Kind: LoopFound, Port: p.at, Other: other.at}}
 }
 
-// keeps reports whether the port p of a loop stays open and the other one is blocked: p is one to
-// keep, or has been up for longer. So a new cable does not interrupt what has worked before it.
+// keeps reports whether the port p of a loop stays open and the other one is blocked. It is true if
+// Options.Keep prefers p or, without a preference, if p has been up for longer, so that a new cable
+// does not interrupt a connection that worked before.
 func (d *Discovery) keeps(p, other *port) bool {
 	if keep := d.opts.Keep; keep != nil && keep(p.at) != keep(other.at) {
 		return keep(p.at)
@@ -154,7 +156,7 @@ func (d *Discovery) endLoop(p *port, now time.Time) []Change {
 	return d.unblock(p)
 }
 
-// unblock opens a port that turns out to have a link.
+// unblock opens a port if it is blocked, and returns the change that reports it.
 func (d *Discovery) unblock(p *port) []Change {
 	if !p.loop.blocked() {
 		return nil
@@ -167,8 +169,9 @@ func (d *Discovery) unblock(p *port) []Change {
 	return []Change{{Kind: LoopGone, Port: p.at, Other: other}}
 }
 
-// leaveLoop ends the part of a port that goes down. A port that was blocked because of it need not
-// wait for a lifetime, but is probed quickly, because the loop may include further ports.
+// leaveLoop ends the loops of a port that goes down. A port that was blocked because of it need not
+// wait for a lifetime. It is probed quickly before it is used, because the loop may include further
+// ports.
 func (d *Discovery) leaveLoop(p *port) (changes []Change) {
 	changes = d.unblock(p)
 	for o := range p.loop.blocks {

@@ -6,12 +6,12 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Due is what has to be done at one time.
+// Due holds what the caller of Tick has to do.
 type Due struct {
 	// Probe lists the ports to be probed now, by a call of Probe for each.
 	Probe []topology.PortRef
-	// LoopProbe lists those of them without a link, where loops are looked for by a call of LoopProbe
-	// for each.
+	// LoopProbe lists those ports of Probe that have no link. To look for loops there, the caller
+	// also calls LoopProbe for each.
 	LoopProbe []topology.PortRef
 	// Count lists the ports whose counters are to be read and passed to Counted: the ends of
 	// links whose probes are overdue.

@@ -11,17 +11,18 @@ import (
 // are the key of the only entry of the shape that can match it.
 type matchIndex struct {
 	shapes map[uint8][]*matchShape // by table
-	n      int                     // number of entries so far: of two with one priority the first decides
+	n      int                     // number of inserted entries
 }
 
-// matchShape is the bits that entries match, and the best entry for each key.
+// matchShape holds the bits that a set of entries matches, and the best entry for each key.
 type matchShape struct {
 	bits        []openflow.OXM // Field and Mask
 	best        map[string]rankedEntry
 	maxPriority uint16 // highest priority
 }
 
-// rankedEntry is an entry and its index among all.
+// rankedEntry is an entry and its index in the order of insertion. Of two entries with the same
+// priority the one that was inserted first decides.
 type rankedEntry struct {
 	*Entry
 	place int

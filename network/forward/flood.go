@@ -32,8 +32,9 @@ func anyGroup() openflow.OXM {
 //
 // Everything that arrives at a blocked port is dropped, except for probes of loops.
 //
-// Rules that send packets to the controller are leased. Below them are rules for the time
-// without a controller, and between the two is AskProgram.
+// Rules that send packets to the controller are leased: switches remove them when no controller
+// renews them. Rules of lower priority are for the time without a controller. The priority of
+// AskProgram's rule is between the two.
 func (v *View) BaseProgram() rule.Program {
 	var p rule.Program
 	seen := map[topology.PortRef]bool{}

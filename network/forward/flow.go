@@ -65,8 +65,8 @@ func (f *Flow) connects(from, to topology.PortRef) bool {
 	return first.Switch == from.Switch && first.In == from.Port && last.Switch == to.Switch && last.Out == to.Port
 }
 
-// actionsAt returns what the flow does with packets that arrive at the port, and false if its
-// path does not include it.
+// actionsAt returns the actions of the flow's rule for packets that arrive at the port, and false
+// if the flow's path does not enter a switch by that port.
 func (f *Flow) actionsAt(at topology.PortRef) ([]openflow.Action, bool) {
 	for _, h := range f.Path.Hops {
 		if h.Switch == at.Switch && h.In == at.Port {

@@ -26,7 +26,7 @@ type Edges interface {
 	BlockedPorts(openflow.DatapathID) []uint32
 }
 
-// View is the network as forwarding sees it.
+// View holds what forwarding knows about the network.
 type View struct {
 	Topology *topology.Topology
 	Hosts    Hosts

@@ -18,11 +18,11 @@ const (
 	maxClaims          = 4096
 	maxClaimsPerSwitch = 512
 	maxClaimsPerPort   = 128
-	// maxAsked limits the addresses for which a host is asked, to the newest ones: it may no
-	// longer use older ones.
+	// maxAsked is the number of addresses for which a host is asked. These are its newest ones,
+	// because it may no longer use older ones.
 	maxAsked = 4
-	// restAfterAnswer times Confirm is how long further claims about a host are refused without
-	// asking after it has answered.
+	// restAfterAnswer times Confirm is how long further claims about a host that has answered are
+	// refused without asking it again.
 	restAfterAnswer = 3
 	// maxGraces times Grace is how long a claim waits at most until its host can be asked.
 	maxGraces = 3
@@ -34,17 +34,17 @@ const (
 // Claim is a pending claim about a known host: that it has moved, or that another host has one of
 // its addresses. The claim is accepted unless the host answers at its old place.
 //
-// There is one claim for each host and address, and one that the host has moved. If several hosts
-// claim the same, the newest claim counts, because addresses may change hands twice before the
-// known host has had its time to answer.
+// A known host has at most one claim for each of its addresses, and one that it has moved. If
+// several hosts claim the same address, the newest claim counts, because addresses may change hands
+// twice before the known host has had its time to answer.
 type Claim struct {
 	target   *entry
 	subject  netip.Addr // the claimed address; invalid if the host is said to have moved
 	question atomic.Pointer[Question]
 	since    time.Time   // when the claim was opened
 	source   observation // of the newest claimant
-	// observed holds what packets of a host that is said to have moved have shown meanwhile, each
-	// address once: the host may have taken over several.
+	// observed holds, for a claim that the host has moved, the observations from its packets since
+	// then, one for each address: the host may have taken over several addresses.
 	observed []observation
 	waiting  atomic.Bool
 	askedAt  time.Time
@@ -56,14 +56,14 @@ type Claim struct {
 	deliveredAt atomic.Int64
 }
 
-// Question is what a known host is asked about a claim: at its port, for the addresses of Ask. The
-// answers belong to HandleAnswer.
+// Question tells the caller how to ask a known host about a claim: by probes at the host's port for
+// the addresses in Ask. The caller passes the answers to Table.HandleAnswer.
 type Question struct {
 	Host topology.Host
 	Ask  []netip.Addr
 }
 
-// Question returns what the known host is to be asked.
+// Question returns the question for the known host.
 func (x *Claim) Question() Question { return *x.question.Load() }
 
 const (
@@ -161,9 +161,9 @@ func (d *pendingClaims) mustWait(x *Claim, now time.Time) bool {
 }
 
 // openClaim records a claim about a host and returns the change that tells the caller to ask the
-// host. The subject is the claimed address, or invalid if the host is said to have moved. A second
-// claim of the same joins the first. openClaim refuses a claim if the host has answered a moment
-// ago, or if too many claims are pending. The mutex is held.
+// host. The subject is the claimed address, or invalid if the host is said to have moved. A further
+// claim with the same subject joins the pending one. openClaim refuses a claim if the host has
+// answered a moment ago, or if too many claims are pending. The mutex is held.
 func (d *pendingClaims) openClaim(e *entry, subject netip.Addr, a observation) Change {
 	x := e.claims[subject]
 	switch {
@@ -300,7 +300,8 @@ func (t *Table) HandleAnswer(h *packet.Headers, at topology.PortRef, now time.Ti
 	return changes
 }
 
-// keepQuiet refuses further claims of the same for some time. The mutex is held.
+// keepQuiet makes the table refuse further claims with the same subject for the duration d. The
+// mutex is held.
 func (e *entry) keepQuiet(subject netip.Addr, now time.Time, d time.Duration) {
 	maps.DeleteFunc(e.quietUntil, func(_ netip.Addr, until time.Time) bool { return !now.Before(until) })
 	if e.quietUntil == nil {
@@ -329,7 +330,7 @@ func (t *Table) CheckClaims(now time.Time) (changes []Change, again []*Claim, le
 		case moved && x.followed < maxFollowed && t.claims.needsConfirmation(x.target, x.source) && slices.Contains(x.target.state.Load().ips, x.subject):
 			x.followed++
 			x.ask(now)
-			x.waiting.Store(true) // until it can be asked there, which is checked next
+			x.waiting.Store(true) // until the holder can be asked at its new port, which is checked next
 		}
 		switch {
 		case known && t.claims.mustWait(x, now):

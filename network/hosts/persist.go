@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Record is what is stored about a host to survive a restart.
+// Record holds what is stored about a host, so that it survives a restart.
 type Record struct {
 	MAC    openflow.MAC
 	VLAN   uint16

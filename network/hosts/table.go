@@ -46,7 +46,8 @@ type Options struct {
 	PortLimit func(topology.PortRef) int
 	// MaxHosts limits the hosts in the table, MaxPerSwitch those at one switch and MaxPerPort
 	// those behind one port, so that nobody can fill the table, and MaxIPs limits the addresses
-	// of one host. If a limit is reached, a host that was seen only once is evicted.
+	// of one host. If a limit of hosts is reached, a host that was seen only once is evicted. A host
+	// with MaxIPs addresses loses its oldest one when it gets another.
 	MaxHosts, MaxPerSwitch, MaxPerPort, MaxIPs int
 	// Age is how long a host is kept after it was last seen. It is long because the controller
 	// does not see the traffic that rules forward.
@@ -66,8 +67,8 @@ const (
 	DefaultAge          = time.Hour
 	DefaultMoveHold     = 200 * time.Millisecond
 	// DefaultGrace is longer than Open vSwitch takes to restart, and than the ports of a newly
-	// connected switch take to settle. Three times that is longer than 8 s, the longest time
-	// between two of its attempts to reach a controller.
+	// connected switch take to settle. Three times DefaultGrace is longer than 8 s, the longest time
+	// between two attempts of Open vSwitch to reach a controller.
 	DefaultGrace = 5 * time.Second
 )
 
@@ -81,17 +82,17 @@ const (
 	Removed
 	// Changed means that the host has gained or lost an address.
 	Changed
-	// ClaimRefused means that a claim made behind the port From is refused, for the reason Why.
+	// ClaimRefused means that a claim made behind the port From is refused, for the given Reason.
 	ClaimRefused
 	// ClaimPending means that a claim made behind From is pending: the known host is to be asked
 	// whether it is still at its old place, now or as soon as it can be asked.
 	ClaimPending
-	// ClaimAccepted means that a claim is accepted: that of the host behind From.
+	// ClaimAccepted means that the claim made by the host behind From is accepted.
 	ClaimAccepted
 )
 
 // Change is a change of a host. From is the former port of a moved host. Lost is an address that
-// another host, behind From, now has.
+// the host has lost to another host, which is behind From.
 type Change struct {
 	Kind   Kind
 	Host   topology.Host
@@ -118,7 +119,8 @@ type Table struct {
 	unsaved changeLog
 }
 
-// entry is one host. What readers see of it is immutable and behind one pointer.
+// entry is one host. Its state, which is read without the table's mutex, is immutable and is
+// replaced as a whole.
 type entry struct {
 	mac       openflow.MAC
 	vlan      uint16

@@ -34,7 +34,7 @@ const (
 const (
 	// BurstSize is the number of frames in a burst. Each crosses the link twice.
 	BurstSize = 4
-	// burstFrameSize is the size of each in bytes.
+	// burstFrameSize is the size of each frame in bytes.
 	burstFrameSize = 200
 	// minSlowdown is the least difference between the times of two bursts that is reported.
 	minSlowdown = 2 * time.Millisecond

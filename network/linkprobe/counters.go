@@ -20,16 +20,18 @@ type Counters struct {
 	Left, Came, Matched *uint64
 }
 
-// Counted sets what the switches have counted.
+// Counted sets the numbers that the switches have counted.
 func (w *Direction) Counted(c Counters) { w.counters = c }
 
 const (
-	// minArrived is how many frames must arrive before a counter of zero counts as a fault.
-	// minLost is how many must be missing before that is reported.
+	// minArrived is the number of frames that must arrive before a counter of zero counts as a
+	// fault. minLost is the number of frames that must be missing before counters are compared to
+	// find out where.
 	minArrived = 5
 	minLost    = 3
-	// maxForeign is the number of other packets, for each frame of the Direction, up to which its
-	// ports' counters are used.
+	// maxForeign is the largest number of packets that the sending port may have counted for each
+	// frame of the Direction. With more packets of others, the ports' counters do not show where
+	// frames are lost.
 	maxForeign = 10
 )
 
@@ -54,8 +56,8 @@ func (w *Direction) judgeCounters() (out []diagnosis.Finding) {
 	return out
 }
 
-// lossPlace says between which counters missing frames are lost. It is empty if that cannot be
-// decided.
+// lossPlace returns a text that says between which counters missing frames are lost. The text is
+// empty if that cannot be decided.
 func (w *Direction) lossPlace() string {
 	c, sent := w.counters, uint64(w.Sent())
 	lost := sent - uint64(w.arrivedFrames)

@@ -12,9 +12,9 @@ import (
 const (
 	// MaxFrames is the largest number of frames that a Direction sends, which makes 100 for a link.
 	MaxFrames = 50
-	// retries is how many of them may repeat frames that did not arrive.
+	// retries is the number of these frames that may repeat others which did not arrive.
 	retries = 18
-	// rounds is how often a frame is sent at most, as far as retries suffice.
+	// rounds is the largest number of times that a frame is sent, within the limit of retries.
 	rounds = 5
 	// maxReceived limits the received frames that are examined.
 	maxReceived = 4 * MaxFrames
@@ -35,15 +35,15 @@ type frameSize struct {
 	size int
 }
 
-// result is what has arrived of the frames of a frameSize. The best one counts, because a single
-// lost frame is no fault of the link.
+// result describes how the frames of one kind and size have arrived. It describes the best of them,
+// because a single frame that was lost or damaged is no fault of the link.
 type result struct {
 	frameSize
 	// intactBytes is the number of unchanged bytes from the start of the frame that arrived.
 	intactBytes int
 	// changedAt is the index of the first byte that differs; 0 if none does.
 	changedAt int
-	// tagged reports whether the frame arrived with a tag, which is that of vlan.
+	// tagged reports whether the frame arrived with a VLAN tag. vlan is the identifier in the tag.
 	tagged bool
 	vlan   uint16
 }
@@ -128,8 +128,8 @@ func (w *Direction) firstRound() []frameSize {
 	return append(all, frameSize{TaggedUDP, smallest + tagSize}, frameSize{TaggedUDP, w.maxSize() + tagSize}, frameSize{UDPDF, w.oversize()})
 }
 
-// retryKinds returns what is sent again because it has not arrived, smaller frames first: if
-// those do not arrive, the others need not be tried.
+// retryKinds returns the kinds and sizes of the frames that are sent again because they have not
+// arrived. Smaller frames come first, because larger ones are useless if these do not arrive.
 func (w *Direction) retryKinds() []frameSize {
 	var again []frameSize
 	for _, c := range w.firstRound() {

@@ -32,7 +32,8 @@ func (s *sizeSearch) next(w *Direction) []frameSize {
 	return []frameSize{{s.kind, s.asked}}
 }
 
-// choose chooses the kind.
+// choose chooses the kind of frames for the search: the first of which a small frame has arrived
+// and the largest has not. Without such a kind no search is needed.
 func (s *sizeSearch) choose(w *Direction) {
 	s.started = true
 	for k := ICMP; k <= TCPDF; k++ {
@@ -43,7 +44,7 @@ func (s *sizeSearch) choose(w *Direction) {
 	}
 }
 
-// update uses the result of the latest frame.
+// update narrows the range of sizes by the result of the frame that was tried last.
 func (s *sizeSearch) update(w *Direction) {
 	switch {
 	case s.asked == 0:

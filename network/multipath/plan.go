@@ -50,7 +50,7 @@ func (d *Destination) Matches() (out []openflow.Match) {
 	return out
 }
 
-// Part is the rules and the group of one switch for a destination.
+// Part holds the rules and the group of one switch for a destination.
 type Part struct {
 	Switch openflow.DatapathID
 	Rules  []rule.Rule
@@ -60,9 +60,9 @@ type Part struct {
 
 // Plan holds the parts of all switches for a destination in the order in which they are written:
 // the parts of one wave at the same time, the destination switch's part first, then those of the
-// nearest switches. A switch that is written sends to switches that have been written, and the
-// others still send as before, so that no packet loops in between. A switch without a path to
-// the destination has no part.
+// nearest switches. A switch that has its new rules sends to switches that have theirs, and the
+// others still send as before, so that no packet loops in between. A switch without a path to the
+// destination has no part.
 type Plan [][]Part
 
 // Options control the plans of a Planner.
@@ -95,15 +95,15 @@ type Planner struct {
 	key      []byte
 }
 
-// output is how a switch sends to its next hops: to a group or, without one, to one of several
-// ports.
+// output holds the actions by which a switch sends to its next hops: to a group or, without one, to
+// one of several ports.
 type output struct {
 	group   *rule.Group
 	actions [][]openflow.Action // one of them is chosen
 }
 
-// usedLinks holds the links that a switch used for the previous destination, all of them up,
-// because the next destination often has the same.
+// usedLinks holds the links that a switch uses for the previous destination, and their output, if
+// all of the links are up. The next destination often has the same links.
 type usedLinks struct {
 	links  []int32
 	output output
@@ -189,8 +189,8 @@ func (d *Destination) forwardRules() (out []rule.Rule) {
 	return out
 }
 
-// outputFor returns how a switch uses p.links. A switch that can use only one link for each
-// destination chooses it by the destination.
+// outputFor returns the output of a switch over the links in p.links. A switch that can use only one
+// link for each destination chooses it by the destination.
 func (p *Planner) outputFor(at int32, now, all topology.Toward) output {
 	gone := p.goneHops(at, now, all)
 	last := &p.lastUsed[at]
@@ -209,8 +209,8 @@ func (p *Planner) outputFor(at int32, now, all topology.Toward) output {
 	return out
 }
 
-// goneHops returns links that the switch would use besides p.links, and may use again: none if
-// the switch is farther from the destination than with all links up.
+// goneHops returns the links that the switch would use besides p.links if they were not gone. It
+// returns none if the switch is farther from the destination than it would be with all links up.
 func (p *Planner) goneHops(at int32, now, all topology.Toward) (out []NextHop) {
 	if p.complete || len(all.Nearest()) == 0 {
 		return nil
@@ -228,7 +228,7 @@ func (p *Planner) goneHops(at int32, now, all topology.Toward) (out []NextHop) {
 	return out
 }
 
-// outputOf returns how a switch uses p.nextHops.
+// outputOf returns the output of a switch to the next hops in p.nextHops.
 func (p *Planner) outputOf(sw openflow.DatapathID) output {
 	p.key = binary.BigEndian.AppendUint64(p.key[:0], uint64(sw))
 	for _, w := range p.nextHops {

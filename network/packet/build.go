@@ -89,7 +89,7 @@ type Advertisement struct {
 	Flags uint8
 }
 
-// AppendNeighborAdvertisement appends an advertisement that its target sends.
+// AppendNeighborAdvertisement appends an advertisement whose source address is its target.
 func AppendNeighborAdvertisement(b []byte, f Frame, a Advertisement) []byte {
 	t := a.Target.As16()
 	body := append([]byte{NeighborAdvertisement, 0, 0, 0, a.Flags, 0, 0, 0}, t[:]...)

@@ -9,7 +9,7 @@ type MPTCP struct {
 	Capable bool
 	Version uint8
 	// Join is true for a SYN that opens a further subflow of a connection (MP_JOIN). The
-	// receiver knows the connection by Token. AddressID is the sender's number of its address.
+	// receiver knows the connection by Token. AddressID is the sender's identifier for its address.
 	// Backup is true if the subflow is to be used only when no other is left.
 	Join      bool
 	Token     uint32

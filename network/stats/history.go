@@ -17,8 +17,8 @@ type Point struct {
 	// Used and Capacity are in bits per second, zero while unknown.
 	Used, Capacity  uint64
 	Latency, Jitter time.Duration
-	// Loss is the share that the path loses, Queue the share that queues have lost over the loss
-	// window.
+	// Loss is the share of packets that the path loses. Queue is the share that queues have lost
+	// over the loss window.
 	Loss, Queue float64
 }
 
@@ -46,8 +46,8 @@ func NewHistory(span, interval time.Duration) *History {
 	return &History{points: int(max(1, span/interval)), span: span, links: map[linkEnds]*ring[Point]{}}
 }
 
-// Record adds what is known of links now. load returns the load of a link; a link that was not
-// measured since its last point gets no new one.
+// Record adds a point for each of the links. load returns the load of a link. A link that was not
+// measured since its last point gets no new point.
 func (h *History) Record(now time.Time, links []topology.Link, load func(topology.Link) Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,8 +17,8 @@ type Load struct {
 	Loss
 }
 
-// Load returns the load of a link: what its sending end sends or, if that end does not count,
-// what its receiving end receives.
+// Load returns the load of a link: the rate at which its sending end sends or, if that end does not
+// count, the rate at which its receiving end receives.
 func (t *Table) Load(l topology.Link) Load {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

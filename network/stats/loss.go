@@ -10,23 +10,23 @@ import (
 // the path itself predicts future losses; losses by a full queue end with the burst that filled
 // it.
 type Loss struct {
-	// Path is the share that the path loses: the share that the latest readings have in common,
-	// over the loss window. It was measured on Packets packets, counted from Since to At, and is
-	// zero while there are none.
+	// Path is the share of packets that the path loses. It is measured over those intervals of the
+	// loss window in which the loss agrees with the median of the latest intervals: on Packets
+	// packets, counted from Since to At. It is zero while there are none.
 	Path      float64
 	Packets   uint64
 	Since, At time.Time
 	// Queue is the share of all packets of the loss window that queues have lost: those that the
-	// sending port has dropped, and those lost beyond Path's share in readings in which the link
-	// was full or which differ from the latest ones. QueueAt is the end of the last such
-	// reading, zero if there is none.
+	// sending port has dropped, and those lost beyond Path's share in intervals in which the link
+	// was full or lost more than in the latest intervals. QueueAt is the end of the last interval
+	// with such losses, zero if there is none.
 	Queue   float64
 	QueueAt time.Time
 }
 
 const (
-	// latestIntervals is the number of intervals that determine what a link loses now. A burst
-	// fills fewer than half of them, and has no effect after as many.
+	// latestIntervals is the number of intervals that determine the present loss of a link. A burst
+	// fills fewer than half of them, and has no effect once they have passed.
 	latestIntervals = 5
 	// fullShare is the least share of its capacity that a link carries in an interval in which
 	// its queue overflows, given that readings begin and end at any time.
@@ -40,7 +40,7 @@ const (
 type interval struct {
 	start, end time.Time
 	went, lost float64    // packets; lost can be negative
-	errors     [2]float64 // the error of lost, in packets, at the start and the end
+	errors     [2]float64 // the possible errors of lost, in packets, at the start and the end
 	dropped    float64    // packets that the sending port has dropped
 	full       bool
 }
@@ -110,8 +110,8 @@ func medianShare(all []interval) float64 {
 	return shares[latestIntervals/2]
 }
 
-// compare returns 0 if an interval's loss agrees with what the link loses now, 1 if it has lost
-// more and -1 if less.
+// compare returns 0 if an interval's loss agrees with the usual share, 1 if the interval was full
+// or has lost more, and -1 if it has lost less.
 func (s *interval) compare(usual float64) int {
 	expected := s.went * usual
 	slack := s.maxError() + maxDeviations*math.Sqrt(expected)
@@ -214,9 +214,9 @@ func (p packetCount) between(start, end time.Time) float64 {
 	return sum
 }
 
-// trafficSpread returns by how much the traffic of a link changes: the difference between the
-// highest and the lowest rate at both ends. If there are too few readings, it returns the
-// highest rate.
+// trafficSpread returns the range in which the traffic of a link varies: the difference between the
+// highest and the lowest rate at both ends. If there are too few readings, it returns the highest
+// rate.
 func trafficSpread(sent, received []Rate) float64 {
 	least, most := math.Inf(1), 0.0
 	for _, p := range []packetCount{{sent, Rate.sent}, {received, Rate.received}} {
@@ -233,10 +233,10 @@ func trafficSpread(sent, received []Rate) float64 {
 // minReadings is the number of readings from which the variation of a link's traffic is known.
 const minReadings = 6
 
-// uncertainty returns how many packets a sum may be wrong by because one of its limits, t, lies
-// between two readings: one for the counter's own steps, the packets sent while a reading was
-// awaited, and the packets between t and the nearest reading, if they were as uneven as the
-// link's traffic is.
+// uncertainty returns the possible error, in packets, of a sum that begins or ends at t, between two
+// readings. It is one packet for the counter's own steps, the packets sent while a reading was
+// awaited, and those that may have passed between t and the nearest reading beyond the mean rate,
+// given the spread of the link's traffic. The latter two are at most the packets of the interval.
 func (p packetCount) uncertainty(t time.Time, spread float64) float64 {
 	for _, r := range p.rates {
 		before, after := t.Sub(r.begin()), r.At.Sub(t)

@@ -79,7 +79,7 @@ const (
 	DefaultLossWindow = time.Minute
 )
 
-// staleIntervals is how many intervals a source may be silent.
+// staleIntervals is the number of intervals that a source may be silent before another one is used.
 const staleIntervals = 3
 
 // Table holds the latest sample and the latest rates of each port. It is safe for concurrent
@@ -180,7 +180,8 @@ func counterDelta(old, new uint64) uint64 {
 	return new - old
 }
 
-// best returns the first source's series that is not silent, nil if there is no reading at all.
+// best returns the series of the first source that is not silent, nil if there is no reading at
+// all.
 func (t *Table) best(at topology.PortRef) *series {
 	p := t.ports[at]
 	if p == nil {

@@ -57,7 +57,7 @@ func NewTalkers() *Talkers {
 	return &Talkers{window: talkerWindow, current: map[Conversation]*sampleCount{}}
 }
 
-// Take counts a sampled packet of length bytes. One of rate packets was sampled.
+// Take counts a sampled packet of length bytes, which represents rate packets of the traffic.
 func (t *Talkers) Take(at topology.PortRef, h *packet.Headers, length, rate uint32, now time.Time) {
 	if !h.IsIP() {
 		return

@@ -75,7 +75,7 @@ const (
 
 func lossSum(share float64) float64 { return math.Round(-math.Log1p(-share) * lossUnit) }
 
-// weight returns what a link adds to the sum.
+// weight returns the amount that a link adds to the sum of the metric along a path.
 func (m metricSum) weight(l Link) float64 {
 	switch m {
 	case delay, jitter:
@@ -110,7 +110,8 @@ var exclusionNames = [numExclusions]string{
 	notMeasured: "whose delay is not measured", losesAll: "that lose everything",
 }
 
-// exclusionOf returns why a link takes no part, or included, and what the link has available.
+// exclusionOf returns the reason why a link takes no part in the search, or included, and the
+// capacity that the link has available.
 func (r Request) exclusionOf(l Link) (exclusion, uint64) {
 	free := r.available(l)
 	switch {
@@ -128,9 +129,9 @@ func (r Request) exclusionOf(l Link) (exclusion, uint64) {
 	return included, free
 }
 
-// searchView is a network as one request sees it. Views are reused.
+// searchView holds the data about a network's links that depends on one request. Views are reused.
 type searchView struct {
-	width         graph.Weights      // what links have available, negative for excluded links
+	width         graph.Weights      // the links' available capacities, negative for excluded links
 	excludedLinks [numExclusions]int // the number of links by reason
 }
 

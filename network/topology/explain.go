@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Edge is a link as a path search saw it.
+// Edge describes the part of one link in a path search.
 type Edge struct {
 	Link Link
-	// Available is what the link has left for this request, in bits per second.
+	// Available is the capacity that the link has left for this request, in bits per second.
 	Available uint64
 	// OnPath reports whether the link is part of the path that was found.
 	OnPath bool
@@ -18,7 +18,7 @@ type Edge struct {
 	Out string
 }
 
-// Explanation is the network as the search for one request saw it.
+// Explanation holds the result of a path search, and the part that each link had in it.
 type Explanation struct {
 	// Answer is the result of Find, and Err the reason why there is no path.
 	Answer Answer

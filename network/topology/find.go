@@ -12,10 +12,10 @@ import (
 // Find returns the best path that enters at from, leaves at to, and meets the request.
 //
 // A link must be known to be good enough. If the request names a bandwidth or asks for the
-// widest path, links of unknown capacity are excluded; if it bounds delay or jitter, links that
-// have not been measured are. If delay or jitter is only the objective, an unmeasured link
-// counts as a second: it is used when there is no other path. Unknown loss cannot be told from
-// no loss, which is zero.
+// widest path, links of unknown capacity are excluded. If it bounds delay or jitter, links whose
+// delay has not been measured are excluded. If delay or jitter is only the objective, an unmeasured
+// link counts as one second, so that it is used when there is no other path. Unknown loss and no
+// loss are both zero, so a link of unknown loss is never excluded.
 func (t *Topology) Find(from, to PortRef, r Request) (Answer, error) {
 	begin := time.Now()
 	if err := t.validate(from, to, r); err != nil {
@@ -69,7 +69,8 @@ func (t *Topology) search(from, to PortRef, r Request, v *searchView) (Answer, e
 	return a, nil
 }
 
-// gap returns by which share of its value the best path may be better than the path found.
+// gap returns how much better the best path may be than the path that was found, as a share of the
+// value of the latter or, for widths, of the best path's.
 func gap(s graph.Solution, widest bool) float64 {
 	switch {
 	case s.Exact || s.Value == s.Bound:
@@ -81,7 +82,7 @@ func gap(s graph.Solution, widest bool) float64 {
 	return max(0, (s.Value-whole)/s.Value)
 }
 
-// answer computes what a path offers.
+// answer returns the answer with a path, and the width, delay, jitter and loss of the path.
 func (t *Topology) answer(from, to PortRef, p graph.Path, r Request) Answer {
 	a := Answer{Path: t.path(p, from, to), Width: math.MaxUint64}
 	arrive := 1.0

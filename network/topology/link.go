@@ -87,7 +87,7 @@ type Path struct {
 // Metric selects what a path search minimises.
 type Metric uint8
 
-// The metrics a path can be searched by.
+// The metrics that a path search can minimise.
 const (
 	// MetricHops counts links.
 	MetricHops Metric = iota

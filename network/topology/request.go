@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Request is the constraints that a path must meet and the objective that decides among the
+// Request holds the constraints that a path must meet, and the objective that decides among the
 // paths which meet them. The zero value asks for the path with the fewest hops.
 type Request struct {
-	// MinBandwidth is what every link must have available, in bits per second; zero means no
-	// constraint.
+	// MinBandwidth is the capacity that every link must have available, in bits per second; zero
+	// means no constraint.
 	MinBandwidth uint64
 	// MaxDelay and MaxJitter bound the sums over the path; zero means no bound.
 	MaxDelay, MaxJitter time.Duration
@@ -20,8 +20,8 @@ type Request struct {
 	MaxLoss float64
 	// Objective decides among the paths that meet the constraints.
 	Objective Objective
-	// Available returns the capacity that a link has for this request. A caller uses it to
-	// subtract what it has promised to others. Nil means Link.Available.
+	// Available returns the capacity that a link has available for this request. A caller sets it
+	// to subtract the bandwidth that it has reserved for others. Nil means Link.Available.
 	Available func(Link) uint64
 	// Exclude returns the reason for which a link must not be used, or "".
 	Exclude func(Link) string
@@ -83,7 +83,7 @@ var (
 // Answer is the path that Find has chosen, what the path offers, and how it was found.
 type Answer struct {
 	Path Path
-	// Width is what the narrowest link has available, in bits per second: zero if a link's
+	// Width is the available capacity of the narrowest link, in bits per second: zero if a link's
 	// capacity is not known, math.MaxUint64 for a path without links.
 	Width uint64
 	// Delay and Jitter are sums over the links that have been measured.
@@ -95,7 +95,8 @@ type Answer struct {
 	// Algorithm names the algorithm that found the path, for a reader.
 	Algorithm string
 	// Exact is true if no path is better. If it is false, the best path is better than this one
-	// by at most Gap, a share of this path's value of the objective.
+	// by at most Gap: a share of this path's value of the objective or, for ObjectiveWidest, of the
+	// best path's value.
 	Exact   bool
 	Gap     float64
 	Elapsed time.Duration

@@ -63,8 +63,8 @@ func (x *switchRun) send(o *Output, port uint32) {
 	}
 }
 
-// group applies a group. The bucket that a switch chooses of a select group cannot be known, so
-// all are followed; of a failover group, only the first is.
+// group applies a group. Which bucket of a select group a switch chooses cannot be known, so all
+// buckets are followed. Of a failover group, only the first bucket is followed.
 func (x *switchRun) group(id uint32, l *Lookup, depth int) {
 	g, ok := x.r.n.Group(x.at.Switch, id)
 	if !ok {

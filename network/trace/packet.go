@@ -97,7 +97,7 @@ func (p Packet) fieldMismatch(o openflow.OXM) (want openflow.OXM, have string, d
 	return openflow.OXM{}, "", false
 }
 
-// zeroIfAbsent reports whether a field of every packet is zero rather than absent.
+// zeroIfAbsent reports whether a packet without the field matches as if the field were zero.
 func zeroIfAbsent(f openflow.Field) bool {
 	switch f {
 	case openflow.FieldVLANVID, openflow.FieldMetadata, openflow.FieldTunnelID:

@@ -65,10 +65,10 @@ type RuleInfo struct {
 	Actions  string `json:"actions"`
 }
 
-// Passed is a rule that does not match.
+// Passed describes a rule that does not match, and the field that differs.
 type Passed struct {
 	RuleInfo
-	// Want is the value that the rule matches, Have what the packet has instead.
+	// Want is the value that the rule matches, Have the value that the packet has instead.
 	Want string `json:"want"`
 	Have string `json:"have"`
 }
@@ -78,9 +78,9 @@ type Output struct {
 	Port string `json:"port"`
 	// Via names the group that the output belongs to, with its kind, if any.
 	Via string `json:"via,omitempty"`
-	// Next is the index of the step that it leads to, -1 if it leaves the network.
+	// Next is the index of the step to which the copy leads, -1 if the copy goes to no other switch.
 	Next int `json:"next"`
-	// To says where it goes if not to a switch: to hosts, to the controller, or nowhere.
+	// To says where the copy goes if not to a switch: to hosts, to the controller, or nowhere.
 	To string `json:"to,omitempty"`
 }
 
@@ -153,7 +153,7 @@ func (r *tracer) step(i int) {
 	}
 }
 
-// switchRun is the packet inside one switch.
+// switchRun is the state of the packet's passage through one switch.
 type switchRun struct {
 	r       *tracer
 	i       int
