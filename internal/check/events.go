@@ -17,12 +17,13 @@ var (
 	eventWord = regexp.MustCompile(`(?m)^  "([^"]+)": \(`)
 )
 
-// publishers are the functions whose first argument is the kind of an event, or its end.
+// publishers are the names of the functions whose first argument is the kind of an event, or the
+// end of that kind.
 var publishers = map[string]bool{"publish": true, "Publish": true, "event": true, "emit": true, "tellRefused": true}
 
-// CheckEvents finds kinds of events that are not service.object.verb, or that
-// docs/reference/events.md does not have: those that the code publishes under a name that
-// is written there, and those that the dashboard has words for.
+// CheckEvents finds kinds of events that do not have the form service.object.verb, and kinds that
+// docs/reference/events.md does not list. It checks the kinds that the code publishes by a string
+// literal, and those for which the dashboard has a text.
 func CheckEvents(root string, t *Tree) ([]Problem, error) {
 	const document = "docs/reference/events.md"
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(document)))
@@ -72,8 +73,8 @@ func CheckEvents(root string, t *Tree) ([]Problem, error) {
 	return problems, nil
 }
 
-// published is the kind, or its end, of an event that a call publishes, if it is written
-// there.
+// published returns the kind, or the end of the kind, of the event that a call publishes. It
+// reports false if the node is not such a call, or if the kind is not a string literal.
 func published(n ast.Node) (end string, ok bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) < 2 {
@@ -91,8 +92,8 @@ func published(n ast.Node) (end string, ok bool) {
 	return end, err == nil
 }
 
-// known reports whether a kind that ends so is documented for the service of a folder; for any
-// service, if the folder is the service kit.
+// known reports whether the documentation lists a kind that ends with end. The kind must be of the
+// service to which the folder belongs, or of any service if the folder is the service kit.
 func known(documented map[string]bool, dir, end string) bool {
 	service, _, _ := strings.Cut(strings.TrimPrefix(dir, "services/"), "/")
 	if documented[end] {

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// Layer says what the packages of one folder may import from this module.
+// Layer lists what the packages of one folder may import from this module.
 type Layer struct {
-	// Dir is a folder; the layer covers it and everything below it that has no
-	// longer entry of its own.
+	// Dir is a folder. The layer covers it and all folders below it that have no entry of their
+	// own.
 	Dir string
-	// May lists folders; each stands for itself and everything below it. What a
-	// layer holds may always import the rest of the same Dir.
+	// May lists folders whose packages, and the packages below them, may be imported. Packages of
+	// one layer may always import each other.
 	May []string
-	// Only lists the folder itself, without what lies below it.
+	// Only lists folders that may be imported without the packages below them.
 	Only []string
-	// Tests lists what test files may import beyond that.
+	// Tests lists further folders that test files may import.
 	Tests []string
 }
 
-// Layers returns the map of the modules below root from the bottom up, which ARCHITECTURE.md
-// draws. A package that no entry covers is a problem: new folders get their place here, those of
-// a service in its file layers.txt.
+// Layers returns the layers of the modules below root from the bottom up, which ARCHITECTURE.md
+// draws. CheckLayers reports packages that no layer covers. New folders are added here, and those
+// of a service to its file layers.txt.
 func Layers(root string) ([]Layer, error) {
 	layers := ownLayers()
 	files, err := filepath.Glob(filepath.Join(root, "services/*/layers.txt"))
@@ -46,9 +46,10 @@ func Layers(root string) ([]Layer, error) {
 	return layers, nil
 }
 
-// serviceLayers returns the layers of a service: the package of its name, its cli, and its parts,
-// one in each line of text: "PART: MAY... | only: ONLY... | tests: TESTS...". A name is a folder
-// of the service, or else one of the module. Services never import each other.
+// serviceLayers returns the layers of a service: the package with its name, its cli, and its other
+// parts. Each part is one line of text: "PART: MAY... | only: ONLY... | tests: TESTS...". A name in
+// such a line is a folder of the service, or otherwise a folder of the module. Services never
+// import each other.
 func serviceLayers(root, service, text string) ([]Layer, error) {
 	dir := "services/" + service
 	foundations := []string{"config", "event", "kit", "network", "openflow", "ovsdb", "pki", "store"}
@@ -91,7 +92,7 @@ func serviceLayers(root, service, text string) ([]Layer, error) {
 	return layers, nil
 }
 
-// ownLayers are the layers outside of services.
+// ownLayers returns the layers outside of the folder services.
 func ownLayers() []Layer {
 	return []Layer{
 		{Dir: "internal"},
@@ -105,13 +106,13 @@ func ownLayers() []Layer {
 		{Dir: "network", May: []string{"openflow", "event"}},
 		{Dir: "kit/control", Only: []string{"api/client"}},
 		{Dir: "kit", May: []string{"network", "openflow", "pki", "store", "event", "config", "ovsdb"}, Only: []string{"api"}},
-		// What the commands of services are built from.
+		// The base of the services' commands.
 		{Dir: "kit/commands", May: []string{"api", "cli/command", "config", "kit", "openflow", "pki"}},
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
 		{Dir: "config", May: []string{"openflow", "network", "pki", "ovsdb"}},
-		// Their list. Each service has its own layers in services/NAME/layers.txt.
+		// The list of the services. Each service has its own layers in services/NAME/layers.txt.
 		{Dir: "services", May: []string{"config", "kit", "services"}},
 		{
 			Dir:   "controller",
@@ -141,7 +142,7 @@ func ownLayers() []Layer {
 	}
 }
 
-// CheckLayers finds imports that the map does not allow.
+// CheckLayers finds imports that the layers do not allow.
 func CheckLayers(t *Tree, layers []Layer) []Problem {
 	var problems []Problem
 	for _, f := range t.Files {
@@ -169,7 +170,7 @@ func CheckLayers(t *Tree, layers []Layer) []Problem {
 	return problems
 }
 
-// layerOf picks the entry with the longest folder that covers dir.
+// layerOf returns the layer with the longest folder that contains dir.
 func layerOf(layers []Layer, dir string) (Layer, bool) {
 	best, found := Layer{}, false
 	for _, l := range layers {
@@ -195,7 +196,7 @@ func (l Layer) allows(layers []Layer, target string, test bool) bool {
 	if slices.ContainsFunc(allowed, func(dir string) bool { return within(target, dir) }) {
 		return true
 	}
-	// A folder may use the parts it is made of: network uses network/graph.
+	// A folder may import the packages below it: network imports network/graph.
 	return within(target, l.Dir) || slices.Contains(l.Only, target)
 }
 

@@ -20,7 +20,7 @@ func CheckLinks(root string) ([]Problem, error) {
 	return problems, nil
 }
 
-// inMarkdown looks for problems in the text of every Markdown file.
+// inMarkdown calls look for the text of every Markdown file below root, and returns all problems.
 func inMarkdown(root string, look func(root, rel, text string) []Problem) (problems []Problem, _ error) {
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

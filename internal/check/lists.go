@@ -13,17 +13,18 @@ import (
 const (
 	skipsList      = ".ci/skips"
 	unreliableList = ".ci/unreliable"
-	// mostUnreliable is how many tests CI may leave out at most.
+	// mostUnreliable is the largest number of tests that CI may leave out.
 	mostUnreliable = 10
 )
 
-// listed is a line of a list of tests.
+// listed is one line of a file that lists tests.
 type listed struct {
 	line         int
 	name, reason string
 }
 
-// readList reads a file of lines "FOLDER.TEST REASON". A file that does not exist is empty.
+// readList reads a file of lines "FOLDER.TEST REASON". It returns no lines if the file does not
+// exist.
 func readList(path string) ([]listed, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -43,8 +44,9 @@ func readList(path string) ([]listed, error) {
 
 var dated = regexp.MustCompile(`^20\d\d-\d\d-\d\d `)
 
-// CheckLists finds lines of the lists of tests that name no test or give no reason, lines of
-// unreliableList without a date, and more lines there than mostUnreliable.
+// CheckLists finds faulty lines in the files that list tests: lines that name no existing test or
+// give no reason, and lines of unreliableList without a date. It also reports if unreliableList has
+// more than mostUnreliable lines.
 func CheckLists(root string, t *Tree) ([]Problem, error) {
 	tests := testsOf(t)
 	var problems []Problem

@@ -13,8 +13,8 @@ var (
 )
 
 // CheckNamed finds tests, files and functions that Markdown files name, as `folder.TestName`,
-// `folder/file.go` and `folder/file.go:Function`, and that do not exist: a sentence that names
-// its test is as good as the test, and a reader goes by the files.
+// `folder/file.go` and `folder/file.go:Function`, but that do not exist. Readers rely on these
+// names to find the proof of a sentence.
 func CheckNamed(root string, t *Tree) ([]Problem, error) {
 	tests, files := testsOf(t), map[string]map[string]bool{}
 	for _, f := range t.Files {
@@ -46,7 +46,7 @@ func CheckNamed(root string, t *Tree) ([]Problem, error) {
 	return problems, nil
 }
 
-// testsOf are the functions of a tree's tests, as folder.TestName.
+// testsOf returns the test functions of a tree, as folder.TestName.
 func testsOf(t *Tree) map[string]bool {
 	tests := map[string]bool{}
 	for _, f := range t.Files {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Snippet is a fenced block of a Markdown file whose info string says
-// "sh runnable": a promise to the reader that it works as printed. The further
-// words of the info string are its options: "root" for what needs to be root,
-// "always" for what cleans up and is run also after an earlier block has failed.
+// Snippet is a fenced block of a Markdown file whose info string starts with "sh runnable". That
+// means that the block works as printed. Further words of the info string are options of the block:
+// "root" if it needs to be run as root, and "always" if it cleans up and is also run after an
+// earlier block has failed.
 //
 //	```sh runnable root
 //	sluice-lab status
@@ -25,10 +25,10 @@ type Snippet struct {
 	Path string // relative to the root
 	Line int    // of the first line of the block's text
 	Root bool
-	// Always blocks run also when an earlier one of the document has failed.
+	// Always means that the block is also run after an earlier block of the document has failed.
 	Always bool
-	// On names the machines that a block is for, whose info string says "sh on
-	// MACHINE...". Such blocks are run by a test that has the machines.
+	// On names the machines on which the block is to be run. The info string of such a block is "sh
+	// on MACHINE...", and a test that has these machines runs it.
 	On   []string
 	Text string
 }
@@ -65,7 +65,7 @@ func Snippets(root string) ([]Snippet, error) {
 	return all, nil
 }
 
-// OnMachines returns the blocks of one document that are for machines, in their order.
+// OnMachines returns the blocks of one document that name machines, in their order.
 func OnMachines(root, path string) ([]Snippet, error) {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
@@ -137,7 +137,7 @@ type Sandbox struct {
 	groups []int // process groups of the blocks that have run
 }
 
-// Close ends what the blocks have left running.
+// Close kills the processes that the blocks have left running.
 func (s *Sandbox) Close() {
 	for _, group := range s.groups {
 		_ = syscall.Kill(-group, syscall.SIGKILL) // an error means that nothing was left
@@ -156,7 +156,8 @@ func (s *Sandbox) Run(ctx context.Context, snippet Snippet) error {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// A file, not a pipe: a background process that keeps it open holds nobody up.
+	// The output goes to a file and not to a pipe, because Run would wait for a background process
+	// that keeps a pipe open.
 	out, err := os.CreateTemp("", "snippet-*.log")
 	if err != nil {
 		return fmt.Errorf("keep the output of %s:%d: %w", snippet.Path, snippet.Line, err)

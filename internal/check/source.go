@@ -10,7 +10,7 @@ var (
 	machinePath = regexp.MustCompile(`(^|[^A-Za-z0-9_.])/(home/[a-z]|root/|work/)`)
 )
 
-// CheckMarks finds notes of unfinished work, and paths of one person's machine.
+// CheckMarks finds marks of unfinished work, and paths that exist on one person's machine only.
 func CheckMarks(t *Tree) []Problem {
 	var problems []Problem
 	for _, f := range t.Files {

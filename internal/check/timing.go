@@ -11,20 +11,21 @@ import (
 	"time"
 )
 
-// timingList holds the functions that CheckTiming does not look at.
+// timingList is the file with the functions that CheckTiming leaves out.
 const timingList = ".ci/timing"
 
-// leastBound is the shortest time that a test may wait for something before it fails.
+// leastBound is the shortest deadline that a test may set for something that it waits for.
 const leastBound = 30 * time.Second
 
-// speed matches units of speed, and shares, in the message of a failure.
+// speed matches the units of rates, and percent signs, in the message of a failure.
 var speed = regexp.MustCompile(`[KMG]bit|bit/s|bytes/s|%%`)
 
-// CheckTiming finds tests that fail because something took long, or was slow: a condition on
-// elapsed time that leads to a failure, or a failure whose message has a rate or a share
-// behind a comparison. A deadline of at least leastBound is allowed, and so is everything in
-// a function that runs on the fake clock of testing/synctest. The functions of timingList,
-// each with a reason, are left out; one that needs no exception is a problem.
+// CheckTiming finds tests that fail because something took too long or was too slow. It looks for a
+// condition on elapsed time that leads to a failure, and for a comparison that leads to a failure
+// whose message has a rate or a percentage. It allows deadlines of at least leastBound, and
+// everything in a function that runs on the fake clock of testing/synctest. It leaves out the
+// functions of timingList, each of which must have a reason. A function of timingList that needs no
+// exception is a problem.
 func CheckTiming(root string, t *Tree) ([]Problem, error) {
 	exceptions, err := readList(filepath.Join(root, filepath.FromSlash(timingList)))
 	if err != nil {
@@ -60,7 +61,8 @@ func CheckTiming(root string, t *Tree) ([]Problem, error) {
 	return problems, nil
 }
 
-// onFakeClock reports whether a function is a benchmark, or calls synctest.Test.
+// onFakeClock reports whether CheckTiming allows everything in a function: because it calls
+// synctest.Test, or because it is a benchmark.
 func onFakeClock(fn *ast.FuncDecl) bool {
 	found := fn.Recv == nil && len(fn.Name.Name) > 9 && fn.Name.Name[:9] == "Benchmark"
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
@@ -72,7 +74,7 @@ func onFakeClock(fn *ast.FuncDecl) bool {
 	return found
 }
 
-// timedFailures returns the places in a function at which a test fails by time.
+// timedFailures returns the places in a function at which a test fails because of elapsed time.
 func timedFailures(fn *ast.FuncDecl) (found []token.Pos) {
 	elapsed := elapsedNames(fn)
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
@@ -118,8 +120,9 @@ func containsElapsed(e ast.Expr) (found bool) {
 	return found
 }
 
-// comparesElapsed reports whether a condition holds when elapsed time exceeds anything but a
-// deadline of at least leastBound. That something took too little time is no matter of speed.
+// comparesElapsed reports whether a condition becomes true when elapsed time exceeds a value,
+// unless that value is a deadline of at least leastBound. A condition that something took too
+// little time does not count, because it does not depend on the machine's speed.
 func comparesElapsed(cond ast.Expr, elapsed map[string]bool) (found bool) {
 	mentions := func(e ast.Expr) bool {
 		named := false
@@ -147,7 +150,7 @@ func comparesElapsed(cond ast.Expr, elapsed map[string]bool) (found bool) {
 	return found
 }
 
-// ordered reports whether a condition compares by size.
+// ordered reports whether a condition contains one of the operators <, <=, > and >=.
 func ordered(cond ast.Expr) (found bool) {
 	ast.Inspect(cond, func(n ast.Node) bool {
 		if b, ok := n.(*ast.BinaryExpr); ok && (b.Op == token.LSS || b.Op == token.GTR || b.Op == token.LEQ || b.Op == token.GEQ) {
@@ -187,8 +190,8 @@ func duration(e ast.Expr) time.Duration {
 	return 0
 }
 
-// failure reports whether a block fails a test, and whether the message has a speed or a
-// share in it.
+// failure reports whether a block fails a test, and whether the message of that failure contains a
+// rate or a percentage.
 func failure(body *ast.BlockStmt) (fails, fast bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -216,7 +219,7 @@ func failure(body *ast.BlockStmt) (fails, fast bool) {
 	return fails, fast
 }
 
-// selected returns an expression such as time.Second as text, or nothing for others.
+// selected returns the text of an expression such as time.Second, or "" for other expressions.
 func selected(e *ast.SelectorExpr) string {
 	if pkg, ok := e.X.(*ast.Ident); ok {
 		return pkg.Name + "." + e.Sel.Name

@@ -20,7 +20,8 @@ type Problem struct {
 	Text string
 }
 
-// String prints the problem the way compilers do, so that editors can jump to it.
+// String returns the problem in the format of compiler errors, so that editors can jump to its
+// line.
 func (p Problem) String() string {
 	if p.Line == 0 {
 		return p.Path + ": " + p.Text
@@ -38,7 +39,7 @@ type File struct {
 // Test reports whether the file belongs to a test.
 func (f *File) Test() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
-// Dir is the folder of the file, relative to the root; "." for the root.
+// Dir returns the folder of the file relative to the root, or "." for the root.
 func (f *File) Dir() string { return filepath.ToSlash(filepath.Dir(f.Path)) }
 
 // Tree is a module's source.
@@ -103,7 +104,7 @@ func (t *Tree) add(path string) error {
 	return nil
 }
 
-// Packages returns the folders that hold Go files, sorted.
+// Packages returns the folders that contain Go files, sorted.
 func (t *Tree) Packages() []string {
 	seen := map[string]bool{}
 	for _, f := range t.Files {
@@ -117,10 +118,10 @@ func (t *Tree) Packages() []string {
 	return dirs
 }
 
-// Line is the line number of a position.
+// Line returns the line number of a position.
 func (t *Tree) Line(pos token.Pos) int { return t.Fset.Position(pos).Line }
 
-// Root walks up from the working folder to the folder that holds go.mod.
+// Root returns the nearest folder that contains go.mod, from the working folder upwards.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"go/token"
 )
 
-// CheckWaits finds tests that do nothing for a while, however they do it: time.Sleep, or a
-// timer that is all that is waited for.
+// CheckWaits finds tests that only let time pass: by time.Sleep, or by waiting for a timer and
+// nothing else.
 func CheckWaits(t *Tree) []Problem {
 	var problems []Problem
 	for _, f := range t.Files {
@@ -34,7 +34,7 @@ type waits struct {
 func (w *waits) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.SelectStmt:
-		if len(n.Body.List) > 1 { // the timer is one of several things
+		if len(n.Body.List) > 1 { // the timer is one of several things that are waited for
 			for _, c := range n.Body.List {
 				if w.chosen == nil {
 					w.chosen = map[ast.Stmt]bool{}
@@ -60,7 +60,7 @@ func (w *waits) visit(n ast.Node) bool {
 	return true
 }
 
-// idle says whether an expression does nothing but wait for time to pass.
+// idle reports whether an expression does nothing but wait for time to pass.
 func (w *waits) idle(e ast.Expr) bool {
 	if calls(e, "time", "Sleep") || calls(e, "tasks", "Sleep") {
 		return true
@@ -80,7 +80,7 @@ func (w *waits) idle(e ast.Expr) bool {
 	return ok && w.timers[name.Name]
 }
 
-// timersOf are the names that a file gives to timers.
+// timersOf returns the names of the variables of a file that hold timers.
 func timersOf(f *ast.File) map[string]bool {
 	names := map[string]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -94,7 +94,7 @@ func timersOf(f *ast.File) map[string]bool {
 	return names
 }
 
-// calls says whether an expression calls a function of a package.
+// calls reports whether an expression calls the function with that name of a package.
 func calls(e ast.Expr, pkg, name string) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

@@ -2,8 +2,8 @@ package check
 
 import "go/ast"
 
-// CheckYAML finds decoders of YAML beside the strict one: what they read would not be
-// bounded, nor its repeated keys refused.
+// CheckYAML finds decoders of YAML other than package strictyaml, because these neither bound the
+// size of a file nor refuse repeated keys.
 func CheckYAML(t *Tree) []Problem {
 	var problems []Problem
 	for _, f := range t.Files {

@@ -1,5 +1,6 @@
-// Package clientaddr says whose an HTTP request is, for what is bounded per client: by the
-// connection's address, or behind a reverse proxy by what that says. Start with Proxies.
+// Package clientaddr finds the client to which an HTTP request belongs, for limits that apply to
+// each client: by the address of the connection or, behind a trusted reverse proxy, by
+// X-Forwarded-For. Start reading with Proxies.
 package clientaddr
 
 import (
@@ -9,23 +10,25 @@ import (
 	"strings"
 )
 
-// maxHops is how many proxies one behind the other are looked through.
+// maxHops is the largest number of addresses in X-Forwarded-For that Client looks at.
 const maxHops = 16
 
-// Proxies are the addresses of reverse proxies whose X-Forwarded-For is believed. Nil believes
-// nobody's.
+// Proxies are the addresses of trusted reverse proxies, whose X-Forwarded-For is believed. Nil
+// trusts no proxy.
 type Proxies []netip.Prefix
 
-// Trust says whether an address is that of such a proxy.
+// Trust reports whether an address is that of a trusted proxy.
 func (p Proxies) Trust(a netip.Addr) bool {
 	a = plain(a)
 	return slices.ContainsFunc(p, func(x netip.Prefix) bool { return x.Contains(a) })
 }
 
-// Client is the address from which a request comes: that of its connection, or if a trusted
-// proxy has that, the last one in X-Forwarded-For that no trusted proxy has. What a client
-// has written there itself stands before that, and is not looked at. It is that of the last
-// proxy where this says nothing that can be read. The zero value is for what did not come by IP.
+// Client returns the address of the client that has sent a request. That is the address of the
+// connection or, if the connection comes from a trusted proxy, the last address in X-Forwarded-For
+// that is not a trusted proxy's. Addresses before that one are ignored, because the client itself
+// may have written them. If an entry of X-Forwarded-For cannot be parsed, Client returns the
+// address of the last proxy before it. It returns the zero Addr if the connection has no IP
+// address.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -46,8 +49,8 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 	return client
 }
 
-// Source is what counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one
-// site has to itself.
+// Source returns the prefix that is treated as one client: an IPv4 address, or the /64 of an IPv6
+// address, because one site usually has a whole /64.
 func Source(a netip.Addr) netip.Prefix {
 	a = plain(a)
 	bits := a.BitLen()
@@ -57,5 +60,6 @@ func Source(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, bits).Masked()
 }
 
-// plain is an address as prefixes contain it: IPv4 as such, and without a zone.
+// plain returns an address in the form that prefixes contain: an IPv4-mapped address as IPv4, and
+// without a zone.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

@@ -1,4 +1,4 @@
-// Package clitest has the tests that the commands of both programs pass.
+// Package clitest has tests for the commands of both programs, sluice and sluice-lab.
 package clitest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Help wants every command to say what it is for, and those with arguments to show
+// Help checks that every command describes its purpose, and that commands with arguments have
 // examples.
 func Help(t *testing.T, c *cobra.Command) {
 	t.Helper()
@@ -40,7 +40,7 @@ func Help(t *testing.T, c *cobra.Command) {
 	}
 }
 
-// Reference wants the files in a folder to be what a program writes.
+// Reference checks that the files in a folder are those that the program generates.
 func Reference(t *testing.T, dir, program string, files map[string]string, err error) {
 	t.Helper()
 	if err != nil {
@@ -54,7 +54,7 @@ func Reference(t *testing.T, dir, program string, files map[string]string, err e
 	}
 }
 
-// ManPage wants man to print a page without a warning.
+// ManPage checks that man formats a page without a warning.
 func ManPage(t *testing.T, text string) {
 	t.Helper()
 	if _, err := exec.LookPath("man"); err != nil {

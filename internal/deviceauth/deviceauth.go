@@ -1,12 +1,12 @@
-// Package deviceauth is how a mobile device shows the controller's API who it
-// is: by a header that is signed with the device's key. It is shared by the
-// controller, which checks it, and the device's daemon, which makes it.
+// Package deviceauth defines how a mobile device authenticates to the controller's API: by a header
+// that is signed with the device's key. The controller checks the header, and the device's daemon
+// creates it.
 //
 //	Authorization: Sluice-Device ID TIME NONCE CODE
 //
-// TIME is in milliseconds since 1970, NONCE 32 hex digits that are not used
-// again, CODE the HMAC-SHA256, in hex, of a label, the method, the path, ID, TIME
-// and NONCE, one to a line. A header is good once, within Window of its time.
+// TIME is in milliseconds since 1970. NONCE is 32 hex digits that are never used again. CODE is the
+// HMAC-SHA256, in hex, of a label, the method, the path, ID, TIME and NONCE, each on a line. A
+// header is valid once, within Window of its time.
 package deviceauth
 
 import (
@@ -26,7 +26,7 @@ import (
 // Scheme is the first word of the header.
 const Scheme = "Sluice-Device"
 
-// Window is how far the time of a header may be from the controller's.
+// Window is the largest difference between the time of a header and the controller's time.
 const Window = 30 * time.Second
 
 const (
@@ -37,7 +37,7 @@ const (
 	maxNonces = 1024
 )
 
-// Why a header does not count.
+// Reasons for which a header is refused.
 var (
 	ErrForm  = errors.New("want \"" + Scheme + " ID TIME NONCE CODE\"")
 	ErrCode  = errors.New("the code is not the device's")
@@ -46,7 +46,7 @@ var (
 	ErrBusy  = errors.New("too many headers of the device at once: try again later")
 )
 
-// Header makes the value of an Authorization header.
+// Header returns a new value of the Authorization header.
 func Header(key []byte, id, method, path string, now time.Time) string {
 	var nonce [nonceBytes]byte
 	_, _ = rand.Read(nonce[:]) // never fails, see package crypto/rand
@@ -54,16 +54,16 @@ func Header(key []byte, id, method, path string, now time.Time) string {
 	return strings.Join([]string{Scheme, c.ID, c.time, c.nonce, hex.EncodeToString(c.sum(key, method, path))}, " ")
 }
 
-// Claim is a header as it was read: nothing in it has been checked yet.
+// Claim is a header that has been parsed but not checked.
 type Claim struct {
-	// ID is the device that the sender says it is.
+	// ID is the device that the sender claims to be.
 	ID          string
 	time, nonce string
 	code        []byte
 	at          time.Time
 }
 
-// Parse reads the value of an Authorization header.
+// Parse parses the value of an Authorization header.
 func Parse(header string) (Claim, error) {
 	f := strings.Split(header, " ")
 	if len(f) != 5 || f[0] != Scheme || f[1] == "" {
@@ -83,15 +83,15 @@ func (c Claim) sum(key []byte, method, path string) []byte {
 	return h.Sum(nil)
 }
 
-// Checker lets each header count once. It remembers at most maxNonces for each
-// device that has a key, and none for others.
+// Checker accepts each header only once. It remembers at most maxNonces headers of each device that
+// has a key, and none of other senders.
 type Checker struct {
 	mu   sync.Mutex
-	used map[string]map[string]time.Time // by device and nonce: until when
+	used map[string]map[string]time.Time // by device and nonce: until when it is remembered
 }
 
-// Check says whether the claim was made with the key for this request, now, and
-// for the first time.
+// Check returns nil if the claim was made with the key for this request, is within Window of now,
+// and has not been used before. Otherwise it returns one of the errors above.
 func (k *Checker) Check(c Claim, key []byte, method, path string, now time.Time) error {
 	if len(key) == 0 || !hmac.Equal(c.code, c.sum(key, method, path)) {
 		return ErrCode

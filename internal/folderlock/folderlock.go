@@ -1,4 +1,4 @@
-// Package folderlock keeps a folder, or a file, to one process.
+// Package folderlock reserves a folder, or a file, for one process.
 package folderlock
 
 import (
@@ -11,14 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrBusy is for what another process has.
+// ErrBusy means that another process has the lock.
 var ErrBusy = errors.New("another process has it")
 
-// name is that of the file that is locked.
+// name is the name of the file in a folder that is locked.
 const name = "lock"
 
-// Take takes a folder, which is made if need be, with a mode. It is given back by closing what Take gives, or with the
-// process. The error wraps ErrBusy, or is the system's.
+// Take locks a folder, and creates it with the given mode if it does not exist. The lock ends when
+// the returned file is closed, or with the process. Take does not wait: if another process has the
+// lock, the error wraps ErrBusy.
 func Take(dir string, mode fs.FileMode) (*os.File, error) {
 	if err := os.MkdirAll(dir, mode); err != nil {
 		return nil, err
@@ -26,7 +27,8 @@ func Take(dir string, mode fs.FileMode) (*os.File, error) {
 	return lock(filepath.Join(dir, name), "folder "+dir)
 }
 
-// TakeFile takes a file that need not be there, in a folder that others use as well, as Take does.
+// TakeFile locks a file as Take locks a folder. The file need not exist, and its folder may contain
+// other files. The lock itself is on a file with the suffix .lock.
 func TakeFile(file string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, err

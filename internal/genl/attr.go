@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes goes through netlink's attributes in b: types, without flags, and values that share
-// b. It ends at the first that is not whole. The last one may come without the bytes that fill it
-// up to a multiple of four, on which the netlink package's own parser panics.
+// Attributes returns an iterator over the netlink attributes in b: their types, without flags, and
+// their values, which share the memory of b. The iterator stops at the first incomplete attribute.
+// The last attribute may lack its padding to a multiple of four bytes, on which the netlink
+// package's own parser panics.
 func Attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for {
@@ -22,8 +23,8 @@ func Attributes(b []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// Next is the first attribute in b, as Attributes has it, and what follows it; false if there is
-// none that is whole.
+// Next returns the type and the value of the first attribute in b, and the bytes after the
+// attribute. It returns false if there is no complete attribute.
 func Next(b []byte) (kind uint16, value, rest []byte, ok bool) {
 	if len(b) < unix.SizeofRtAttr {
 		return 0, nil, nil, false

@@ -1,6 +1,8 @@
-// Package genl makes requests of generic netlink, with the netlink package's sockets. That has a
-// message of its own, nl.Genlmsg, which takes two bytes and writes four: what lies behind it in
-// memory, in a field that the kernel wants to be zero (struct genlmsghdr, linux/genetlink.h).
+// Package genl sends requests of generic netlink by the netlink package's sockets. It does not use
+// nl.Genlmsg, that package's own message, because its header has two bytes of which four are
+// written: the other two, which the kernel wants to be zero, are what follows in memory (struct
+// genlmsghdr, linux/genetlink.h).
 //
-// [Find] finds the family that a [Message] is for; [Attributes] reads what is answered.
+// [Find] finds the number of a [Family], to which requests with a [Message] are sent. [Attributes]
+// reads the answers.
 package genl

@@ -9,23 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Message is the header of a request: what a family is to do.
+// Message is the header of a request: the command that a family is to execute, and the version of
+// the family's protocol.
 type Message struct{ Command, Version uint8 }
 
-// Len is how many bytes it takes.
+// Len returns the size of the header in bytes.
 func (Message) Len() int { return unix.GENL_HDRLEN }
 
-// Serialize is the header as the kernel reads it.
+// Serialize returns the header in the kernel's format.
 func (m Message) Serialize() []byte { return []byte{m.Command, m.Version, 0, 0} }
 
-// Family is a part of the kernel that is spoken to by generic netlink.
+// Family is a part of the kernel with which programs communicate by generic netlink.
 type Family struct {
 	ID uint16
-	// Groups are those of its events, by name.
+	// Groups holds the numbers of the family's multicast groups, to which it sends events, by name.
 	Groups map[string]uint32
 }
 
-// Find asks the kernel for a family by its name.
+// Find asks the kernel for the family with a name.
 func Find(name string) (Family, error) {
 	request := nl.NewNetlinkRequest(unix.GENL_ID_CTRL, 0)
 	request.AddData(Message{unix.CTRL_CMD_GETFAMILY, 1})
@@ -42,7 +43,8 @@ func Find(name string) (Family, error) {
 	return Family{}, fmt.Errorf("generic netlink %s: the kernel does not tell its number", name)
 }
 
-// parseFamily reads an answer about a family; false if it does not tell its number.
+// parseFamily parses an answer about a family. It returns false if the answer has no number of a
+// family.
 func parseFamily(b []byte) (f Family, ok bool) {
 	if len(b) < unix.GENL_HDRLEN {
 		return f, false

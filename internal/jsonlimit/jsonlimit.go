@@ -1,6 +1,6 @@
-// Package jsonlimit bounds JSON texts that come from others before they are decoded. A text of
-// a megabyte can hold hundreds of thousands of values, or be nested ten thousand levels deep;
-// what a decoder and the code behind it make of such a text costs far more than its bytes.
+// Package jsonlimit bounds JSON texts that other programs have sent, before they are decoded. A
+// text of a megabyte can contain hundreds of thousands of values, or be nested ten thousand levels
+// deep. To decode and handle such a text costs far more than its size suggests.
 package jsonlimit
 
 import (
@@ -14,7 +14,8 @@ import (
 // maxDepth is the largest depth that Check can follow.
 const maxDepth = 64
 
-// Limits bounds the shape of a JSON text. Its size in bytes is bounded where it is read.
+// Limits bounds the structure of a JSON text. The size of the text in bytes is bounded where it is
+// read.
 type Limits struct {
 	Depth  int // of lists and objects within one another, at most 64
 	Values int // all values, those of lists and objects included
@@ -22,8 +23,8 @@ type Limits struct {
 	Key    int // bytes of an object's key as it is written
 }
 
-// Default is for bodies of requests. The largest that any operation takes has 8 levels and
-// some thousands of values.
+// Default is the limit for the bodies of requests. The largest body that any operation needs has 8
+// levels and some thousands of values.
 var Default = Limits{Depth: 32, Values: 50_000, List: 50_000, Key: 1024}
 
 // Check returns an error if a text exceeds the limits. It reads the text once, allocates
@@ -60,7 +61,8 @@ func (l Limits) Check(text []byte) error {
 	return nil
 }
 
-// endOfString returns the place of the quotation mark that ends a string, or of the last byte.
+// endOfString returns the index of the quotation mark that ends a string, or of the text's last
+// byte if there is none.
 func endOfString(text []byte, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -73,7 +75,7 @@ func endOfString(text []byte, i int) int {
 	return len(text) - 1
 }
 
-// isKey reports whether a colon follows.
+// isKey reports whether the next character from i on, after white space, is a colon.
 func isKey(text []byte, i int) bool {
 	rest := bytes.TrimLeft(text[min(i, len(text)):], " \t\r\n")
 	return len(rest) > 0 && rest[0] == ':'

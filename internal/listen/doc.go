@@ -1,4 +1,5 @@
-// Package listen opens sockets for connections, and accepts these whatever happens meanwhile.
+// Package listen opens listening sockets, whose Accept survives temporary errors.
 //
-// [New] makes a listener patient; [Unix] opens a socket on the machine that not everybody may use.
+// [New] wraps a listener so that Accept waits and tries again after such errors. [Unix] opens a
+// Unix socket to which only some users of the machine may connect.
 package listen

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// Patient is a listener whose Accept returns connections, or that it was closed or a
-// deadline that its owner has set is over. All other errors are of one connection or of
-// the machine's present state, which has no descriptors or no memory for more: it waits a
-// moment and goes on. A server that ends by them would have ended for good by what passes.
+// Patient is a listener whose Accept returns an error only if the listener has been closed, or if a
+// deadline that its owner has set has passed. All other errors are about a single connection, or
+// about a temporary state of the machine, such as too few descriptors or too little memory. After
+// such an error Accept waits a moment and tries again. Otherwise a temporary error would end a
+// server for good.
 type Patient struct {
 	net.Listener
 	tell   func(error)
@@ -19,18 +20,20 @@ type Patient struct {
 	once   sync.Once
 }
 
-// The pauses after errors: the first, doubled with each in a row, and the longest.
+// Pauses after errors. firstPause is the pause after the first error, which doubles with each
+// further error in a row. longestPause is the longest pause.
 const (
 	firstPause   = time.Millisecond
 	longestPause = time.Second
 )
 
-// New makes l patient. tell is told of each error that is waited out.
+// New returns a Patient for l. tell is called with each error after which Accept tries again.
 func New(l net.Listener, tell func(error)) *Patient {
 	return &Patient{Listener: l, tell: tell, closed: make(chan struct{})}
 }
 
-// Accept returns the next connection. The error is that its owner has ended it.
+// Accept returns the next connection. It returns an error only if the listener has been closed or
+// the deadline set by its owner has passed.
 func (p *Patient) Accept() (net.Conn, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		conn, err := p.Listener.Accept()

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unix opens a Unix socket that only the user of this process may connect to, and a group, unless
-// that is negative. The folder is made if it is not there. A socket that an earlier process has left is
-// replaced, and anything else that is there is not.
+// Unix opens a Unix socket to which only the user of this process may connect and, unless group is
+// negative, the members of that group. It creates the folder if necessary. It replaces a socket
+// that a process has left which has ended, but not a file of another type, nor a socket at which a
+// process listens.
 func Unix(path string, group int) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
@@ -30,8 +31,8 @@ func Unix(path string, group int) (net.Listener, error) {
 			return nil, fmt.Errorf("socket: %w", err)
 		}
 	}
-	// The socket has its mode from the first moment on, whatever the umask: who
-	// connects before a chmod stays connected.
+	// The mode is set before the socket is bound, whatever the umask. If it were set by a later
+	// chmod, a client could connect before that and would stay connected.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var chmodErr error
 		err := c.Control(func(fd uintptr) { chmodErr = unix.Fchmod(int(fd), 0o600) })

@@ -1,6 +1,6 @@
-// Package live marks the tests that need root and the real programs that Sluice runs
-// against: Open vSwitch, network namespaces, DHCP clients, a browser. They are ring 2 of the
-// test suite (make test-live); CONTRIBUTING.md describes the rings.
+// Package live marks the tests that need root and the real programs with which Sluice works: Open
+// vSwitch, network namespaces, DHCP clients, a browser. They are ring 2 of the test suite (make
+// test-live); CONTRIBUTING.md describes the rings.
 package live
 
 import (

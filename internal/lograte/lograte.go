@@ -1,4 +1,4 @@
-// Package lograte bounds the log lines that others can cause.
+// Package lograte bounds the number of log lines that other programs can cause.
 package lograte
 
 import (
@@ -15,10 +15,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limit bounds the lines of one kind: a burst, then one each second. The next line that
-// is written says how many were left out. The zero value is ready.
+// Limit bounds the log lines of one kind: it allows a burst, and then one line a second. The next
+// line that is written reports how many were left out before it. The zero value is ready for use.
 type Limit struct {
-	// Burst is how many lines may come at once; zero means ten.
+	// Burst is the number of lines that may be written at once; zero means ten.
 	Burst int
 
 	mu      sync.Mutex
@@ -28,16 +28,17 @@ type Limit struct {
 
 const (
 	burst = 10
-	// longest is how much of an attribute is written: what others say may be long.
+	// longest is the longest text of an attribute that is written, in bytes, because other programs
+	// may send long texts.
 	longest = 256
 )
 
-// Warn writes a line at level warn, if it is its turn.
+// Warn writes a line at level warn if the limit allows it.
 func (l *Limit) Warn(log *slog.Logger, msg string, args ...any) {
 	l.write(log, slog.LevelWarn, msg, args)
 }
 
-// Info writes a line at level info, if it is its turn.
+// Info writes a line at level info if the limit allows it.
 func (l *Limit) Info(log *slog.Logger, msg string, args ...any) {
 	l.write(log, slog.LevelInfo, msg, args)
 }
@@ -57,7 +58,8 @@ func (l *Limit) write(log *slog.Logger, level slog.Level, msg string, args []any
 	log.Log(context.Background(), level, msg, short...)
 }
 
-// Turn reports whether one more may be written, and how many were left out since the last.
+// Turn reports whether another line may be written now, and if so, how many lines were left out
+// since the last one.
 func (l *Limit) Turn(now time.Time) (skipped int, turn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,8 +74,8 @@ func (l *Limit) Turn(now time.Time) (skipped int, turn bool) {
 	return skipped, true
 }
 
-// Skipped returns how many were left out since the last, and forgets them: for who tells
-// of it when nothing more comes.
+// Skipped returns how many lines were left out since the last written one, and resets that number.
+// It is for callers that report the number even if no further line follows.
 func (l *Limit) Skipped() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +84,8 @@ func (l *Limit) Skipped() int {
 	return n
 }
 
-// Shorten cuts what is written of an attribute. Numbers and the like stay as they are.
+// Shorten returns an attribute whose text is cut to longest bytes. Numbers and other values without
+// a text stay as they are.
 func Shorten(a any) any {
 	var text string
 	switch v := a.(type) {
@@ -91,7 +94,7 @@ func Shorten(a any) any {
 	case error:
 		text = v.Error()
 	case fmt.Stringer:
-		text = fmt.Sprint(v) // also of a nil pointer
+		text = fmt.Sprint(v) // works for a nil pointer as well
 	case []byte:
 		text = string(v)
 	default:
@@ -107,8 +110,8 @@ func Shorten(a any) any {
 	return fmt.Sprintf("%s... (%d bytes)", text[:cut], len(text))
 }
 
-// Writer is for a log.Logger of others, like that of an http.Server: each line that is
-// written there becomes one of this limit.
+// Writer returns a writer for a log.Logger, such as that of an http.Server. Each line that is
+// written to it becomes a log line that counts against this limit.
 func (l *Limit) Writer(log *slog.Logger, level slog.Level, msg string) io.Writer {
 	return writer(func(line string) { l.write(log, level, msg, []any{"reason", line}) })
 }

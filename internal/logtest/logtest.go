@@ -1,4 +1,4 @@
-// Package logtest is a log for tests to look through.
+// Package logtest provides a log whose content tests can read.
 package logtest
 
 import (
@@ -7,23 +7,24 @@ import (
 	"sync"
 )
 
-// Log keeps what is written to it, and can be read meanwhile. The zero value is ready.
+// Log keeps all that is written to it. It may be read while others write to it. The zero value is
+// ready for use.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-// Logger writes to the log.
+// Logger returns a logger that writes to the log.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// Write is for a handler of log/slog.
+// Write implements io.Writer, for a handler of log/slog.
 func (l *Log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-// String is all that has been written.
+// String returns all that has been written.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

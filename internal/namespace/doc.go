@@ -1,2 +1,2 @@
-// Package namespace makes, removes and enters named network namespaces.
+// Package namespace creates, removes and enters named network namespaces.
 package namespace

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepareDir makes Dir a shared mount point, as the first `ip netns add` of a
-// machine does. One that finds a plain directory mounts it over itself: what was
-// mounted in it before is then hidden beneath, and cannot be removed by its name.
+// prepareDir makes Dir a shared mount point, as the first `ip netns add` on a machine does. If Dir
+// is a plain directory, prepareDir mounts Dir over itself. Namespaces that were mounted in it
+// before are then hidden below the new mount, and cannot be removed by their names.
 func prepareDir() error {
 	if err := os.MkdirAll(Dir, 0o755); err != nil {
 		return err
@@ -23,12 +23,13 @@ func prepareDir() error {
 		return fmt.Errorf("open %s: %w", Dir, err)
 	}
 	defer unix.Close(fd)
-	// The lock is ip-netns(8)'s own: two that both find no mount would make two.
+	// The lock is the one that ip-netns(8) takes. Without it, two processes that both find no mount
+	// would both create one.
 	if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", Dir, err)
 	}
 	err = unix.Mount("", Dir, "none", unix.MS_SHARED|unix.MS_REC, "")
-	if !errors.Is(err, unix.EINVAL) { // EINVAL: it is no mount point yet
+	if !errors.Is(err, unix.EINVAL) { // EINVAL: Dir is not a mount point yet
 		return wrap("share", err)
 	}
 	if err := unix.Mount(Dir, Dir, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -44,7 +45,7 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s %s: %w", what, Dir, err)
 }
 
-// Delete removes a named namespace. One that does not exist is no error.
+// Delete removes a named namespace. It returns nil if the namespace does not exist.
 func Delete(name string) error {
 	err := unmount(Path(name))
 	if err == nil {
@@ -59,8 +60,8 @@ func Delete(name string) error {
 	return nil
 }
 
-// mounted returns the namespaces that are mounted under one of the names, whatever
-// else is mounted over them: each as /proc/PID/ns/net has it.
+// mounted returns the namespaces that are mounted under one of the names, even if something else is
+// mounted over them. Each is in the form of the link /proc/PID/ns/net.
 func mounted(names []string) map[string]bool {
 	text, _ := os.ReadFile("/proc/self/mountinfo") // our own is always there
 	all := map[string]bool{}
@@ -73,7 +74,7 @@ func mounted(names []string) map[string]bool {
 	return all
 }
 
-// unmount removes the uppermost mount of a path. No mount there is no error.
+// unmount removes the uppermost mount of a path. It returns nil if there is none.
 func unmount(path string) error {
 	err := unix.Unmount(path, unix.MNT_DETACH)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -82,10 +83,9 @@ func unmount(path string) error {
 	return nil
 }
 
-// removeHidden removes a namespace's file that is still a mount point below a
-// later mount of Dir. It does so in a mount namespace of its own, where the mounts
-// on top can be taken away: the kernel removes the mounts of a file that is
-// deleted in all the others.
+// removeHidden removes the file of a namespace that is still a mount point below a later mount of
+// Dir. It does so in a mount namespace of its own, where it can remove the upper mounts. When the
+// file is deleted there, the kernel removes its mounts in all other mount namespaces.
 func removeHidden(path string) error {
 	return onThrowAwayThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -94,8 +94,8 @@ func removeHidden(path string) error {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
 		}
-		// Each mount on top may hold a file of the name, or none: that of something
-		// else, mounted over all, does not.
+		// Below each upper mount there may be a file with this name or none. There is none, for
+		// instance, if the mount is another program's that covers everything.
 		removed := error(os.ErrNotExist)
 		for {
 			for unix.Unmount(path, unix.MNT_DETACH) == nil {

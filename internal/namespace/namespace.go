@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is where named network namespaces are mounted, as ip-netns(8) has it.
+// Dir is the directory in which named network namespaces are mounted, as in ip-netns(8).
 const Dir = "/run/netns"
 
-// Path is the file of a named namespace.
+// Path returns the file of a named namespace.
 func Path(name string) string { return filepath.Join(Dir, name) }
 
-// Do runs f on an OS thread that is in the namespace at path; empty means the
-// caller's. f must not hand work to other goroutines. The thread ends afterwards
-// instead of going back, so no failure can leave a stranger in the namespace.
+// Do runs f on an OS thread that is in the namespace at path. An empty path means the caller's
+// namespace. f must not hand work to other goroutines. The thread ends afterwards and is not used
+// again, so that no other goroutine can run in the namespace by mistake.
 func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
@@ -36,9 +36,9 @@ func Do(path string, f func() error) error {
 	})
 }
 
-// onThrowAwayThread runs f on a thread that is used for nothing else. The
-// process's main thread is never it: that one cannot end, and its namespace is
-// what others take for the process's.
+// onThrowAwayThread runs f on a thread that is used for nothing else. This is never the process's
+// main thread, because that thread cannot end, and because other programs take its namespace for
+// that of the process.
 func onThrowAwayThread(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -48,12 +48,12 @@ func onThrowAwayThread(f func() error) error {
 			runtime.UnlockOSThread()
 			return
 		}
-		result <- f() // locked to the end: the thread ends with the goroutine
+		result <- f() // the thread stays locked, so it ends with the goroutine
 	}()
 	return <-result
 }
 
-// Create makes a named namespace with its loopback interface still down.
+// Create creates a named namespace, whose loopback interface is down.
 func Create(name string) error {
 	if err := prepareDir(); err != nil {
 		return err
@@ -77,7 +77,7 @@ func Create(name string) error {
 	return nil
 }
 
-// Anonymous runs f in a new namespace without a name, which ends with f.
+// Anonymous runs f in a new namespace without a name, which ends when f returns.
 func Anonymous(f func() error) error {
 	return onThrowAwayThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -87,7 +87,7 @@ func Anonymous(f func() error) error {
 	})
 }
 
-// Exists reports whether a namespace of that name is there.
+// Exists reports whether a namespace with that name exists.
 func Exists(name string) bool {
 	_, err := os.Lstat(Path(name))
 	return err == nil
@@ -114,7 +114,7 @@ func Members(names []string) ([]int, error) {
 	return pids, nil
 }
 
-// List returns the names of all namespaces with a prefix.
+// List returns the names of all namespaces that start with a prefix.
 func List(prefix string) []string {
 	entries, _ := os.ReadDir(Dir) // no directory: no namespaces
 	var names []string

@@ -23,7 +23,8 @@ type Host struct {
 	ns *os.File
 }
 
-// NewHost makes a namespace whose only interface is lo. Without root the test is skipped.
+// NewHost creates a namespace whose only interface is lo. It skips the test if the process is not
+// root.
 func NewHost(tb testing.TB) *Host {
 	tb.Helper()
 	live.Test(tb)
@@ -41,13 +42,13 @@ func NewHost(tb testing.TB) *Host {
 	return h
 }
 
-// path returns a file that stands for the namespace, also in child processes.
+// path returns a file that refers to the namespace, for child processes as well.
 func (h *Host) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.ns.Fd()) }
 
 // Do runs f on a thread that is in the namespace. f must not hand work to other goroutines.
 func (h *Host) Do(f func() error) error { return namespace.Do(h.path(), f) }
 
-// Must is Do for what has to succeed.
+// Must calls Do, and fails the test if f returns an error.
 func (h *Host) Must(f func() error) {
 	h.tb.Helper()
 	if err := h.Do(f); err != nil {
@@ -60,7 +61,8 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + h.path(), "--", name}, args...)...)
 }
 
-// Run runs a program in the namespace, which has to succeed, and returns its output.
+// Run runs a program in the namespace and returns its output. It fails the test if the program
+// fails.
 func (h *Host) Run(name string, args ...string) string {
 	h.tb.Helper()
 	out, err := h.Command(context.WithoutCancel(h.tb.Context()), name, args...).CombinedOutput()
@@ -94,7 +96,7 @@ func Cable(tb testing.TB, a, b Port) {
 	}
 }
 
-// configure gives the end its address and sets it up.
+// configure gives the end of a cable its address and sets the interface up.
 func (p Port) configure() error {
 	if p.Address.IsValid() {
 		link, err := netlink.LinkByName(p.Name)
@@ -112,7 +114,8 @@ func (p Port) configure() error {
 // carrierTimeout bounds the wait for the other end of a cable.
 const carrierTimeout = 30 * time.Second
 
-// awaitCarrier waits until the end has found the other one: frames that are sent before are lost.
+// awaitCarrier waits until this end of a cable has a carrier, because frames that are sent before
+// that are lost.
 func (p Port) awaitCarrier() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

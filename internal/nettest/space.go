@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/internal/live"
 )
 
-// Namespace puts the test's thread into a new network namespace, to the test's end: the thread is
-// thrown away with it. Without root the test is skipped.
+// Namespace puts the test's thread into a new network namespace until the test ends, when both are
+// discarded. It skips the test if the process is not root.
 func Namespace(tb testing.TB) {
 	tb.Helper()
 	live.Test(tb)

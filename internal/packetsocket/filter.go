@@ -5,10 +5,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WholeFrame is what a filter returns to pass a frame of any size.
+// WholeFrame is the value that a filter returns to accept a frame of any size.
 const WholeFrame = 1 << 18
 
-// UDPTo returns a filter that passes unfragmented IPv4 UDP to a port.
+// UDPTo returns a filter that accepts unfragmented IPv4 UDP packets to a port.
 func UDPTo(port uint16) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: 12, Size: 2},

@@ -28,8 +28,8 @@ type Frame struct {
 	Time time.Time
 }
 
-// Receive waits for a frame. The caller owns its data. It ends with the error of ctx, or when the
-// socket is closed.
+// Receive waits for a frame. The caller owns the frame's data. Receive returns the error of ctx
+// when ctx ends, and an error when the socket is closed.
 func (s *Socket) Receive(ctx context.Context) (Frame, error) {
 	frames, err := s.receive(ctx, 1)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Socket) Receive(ctx context.Context) (Frame, error) {
 }
 
 // ReceiveBatch waits for frames and returns those that have arrived, at least one and at most
-// Options.Batch. They are valid until the next call. It ends with the error of ctx, or when the
-// socket is closed.
+// Options.Batch. They are valid until the next call. ReceiveBatch returns the error of ctx when ctx
+// ends, and an error when the socket is closed.
 func (s *Socket) ReceiveBatch(ctx context.Context) ([]Frame, error) {
 	return s.receive(ctx, len(s.in.messages))
 }
@@ -106,7 +106,7 @@ func (s *Socket) frames(n int) []Frame {
 }
 
 // Dropped returns the number of frames that were dropped because they were larger than
-// Options.MaxFrame. It may be called by the goroutine that receives.
+// Options.MaxFrame. Only the goroutine that receives may call it.
 func (s *Socket) Dropped() uint64 { return s.dropped }
 
 const (

@@ -38,8 +38,8 @@ func (s *Socket) SendBatch(frames [][]byte) error {
 	return nil
 }
 
-// Retries when the interface's queue is full. They poll, because nothing signals that there is room
-// again.
+// Limits for retries when the interface's queue is full. sendSome polls, because nothing signals
+// that the queue has room again.
 const (
 	maxFullRetries = 200
 	fullPause      = 50 * time.Microsecond

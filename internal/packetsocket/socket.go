@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options says what a socket receives, and how. The zero value receives every frame of up to 2,048
-// bytes that comes in by the interface, one with each system call.
+// Options configures a socket. The zero value receives every frame of up to 2,048 bytes that
+// arrives at the interface, one with each system call.
 type Options struct {
 	// Filter selects the frames that the socket receives. It is in force before the first frame is
 	// received. Without a filter the socket receives all.
@@ -56,10 +56,10 @@ const (
 	defaultMaxFrame = 2048
 )
 
-// Socket is a packet socket. Send may be called concurrently with all other methods, and each of
-// SendBatch, Receive or ReceiveBatch by one goroutine at a time for sending and one for receiving.
+// Socket is a packet socket. Send may be called concurrently with all other methods. At any time,
+// at most one goroutine may call SendBatch, and at most one may call Receive or ReceiveBatch.
 type Socket struct {
-	name     string // says in errors where the socket is
+	name     string // names the interface in errors
 	file     *os.File
 	conn     syscall.RawConn
 	closed   atomic.Bool
@@ -67,7 +67,7 @@ type Socket struct {
 	control  []byte
 	buffers  []byte
 	maxFrame int
-	used     int // how many messages of in the last call has filled
+	used     int // number of messages of in that the last call has filled
 	received []Frame
 	dropped  uint64
 }
@@ -115,7 +115,7 @@ func open(name string, index int, o Options) (*Socket, error) {
 	return s, nil
 }
 
-// allocate makes the arguments of the system calls.
+// allocate allocates the arguments of the system calls.
 func (s *Socket) allocate(o Options) {
 	batch := max(o.Batch, defaultBatch)
 	s.out = newVector(batch)
@@ -219,7 +219,7 @@ func (s *Socket) Close() error {
 	return s.file.Close()
 }
 
-// failed returns the error of a call.
+// failed returns the error of a call, as an error about this socket.
 func (s *Socket) failed(what string, err error) error {
 	if s.closed.Load() {
 		err = os.ErrClosed // what the file returns does not wrap it

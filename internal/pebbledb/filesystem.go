@@ -7,17 +7,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fileSystem is the file system of a database. When a write fails the database has failed;
-// that write and all later ones succeed as far as Pebble can see, and do nothing. So a
-// database that has failed never touches a folder that a later one uses. Its folders are
-// not locked: one that hangs would keep its lock.
+// fileSystem is the file system of a database. The first write that fails makes the database fail.
+// From then on all writes, that one included, do nothing and report success to Pebble. So a failed
+// database never changes a folder that a later database uses. The folder is not locked, because a
+// database whose disk hangs would keep its lock.
 type fileSystem struct {
 	vfs.FS
 	db *DB
 }
 
-// try performs a write unless the database has failed, and notes its error. A file that is
-// not there is an answer, no failure.
+// try performs a write unless the database has failed. If the write fails, try marks the database
+// as failed and returns nil. An error that a file does not exist is returned to Pebble, and is no
+// failure.
 func (d *DB) try(write func() error) error {
 	if d.Err() != nil {
 		return nil
@@ -30,8 +31,8 @@ func (d *DB) try(write func() error) error {
 	return nil
 }
 
-// file returns what make makes as a file of the database; of one that has failed it is one
-// in memory.
+// file calls make, and returns its file as a file of the database. If the database has failed, file
+// returns a file in memory instead.
 func (f *fileSystem) file(name string, make func() (vfs.File, error)) (made vfs.File, err error) {
 	err = f.db.try(func() (err error) { made, err = make(); return err })
 	if err == nil && f.db.Err() != nil && made == nil {
@@ -58,7 +59,7 @@ func (f *fileSystem) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (v
 	return f.file(name, func() (vfs.File, error) { return f.FS.ReuseForWrite(old, name, c) })
 }
 
-// OpenDir implements vfs.FS. A folder is opened to be synced.
+// OpenDir implements vfs.FS. Pebble opens a folder only to sync it.
 func (f *fileSystem) OpenDir(name string) (vfs.File, error) {
 	dir, err := f.FS.OpenDir(name)
 	if err != nil {
@@ -95,7 +96,7 @@ func (f *fileSystem) MkdirAll(dir string, mode os.FileMode) error {
 // Lock implements vfs.FS.
 func (*fileSystem) Lock(string) (io.Closer, error) { return unlocked{}, nil }
 
-// unlocked is the lock of a folder that is not locked.
+// unlocked is returned in place of a folder's lock, because folders are not locked.
 type unlocked struct{}
 
 // Close implements io.Closer.
@@ -119,7 +120,8 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), err
 }
 
-// Preallocate implements vfs.File. That it fails is no failure: a write will tell.
+// Preallocate implements vfs.File. An error of it does not make the database fail, because a later
+// write to the file will.
 func (f *file) Preallocate(at, length int64) error {
 	if f.db.Err() != nil {
 		return nil
@@ -135,7 +137,7 @@ func (f *file) SyncData() error { return f.db.try(f.File.SyncData) }
 
 // SyncTo implements vfs.File.
 func (f *file) SyncTo(length int64) (full bool, err error) {
-	full = true // of one that has failed
+	full = true // the result if the database has failed
 	err = f.db.try(func() (err error) { full, err = f.File.SyncTo(length); return err })
 	return full, err
 }

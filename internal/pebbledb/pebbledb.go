@@ -1,9 +1,9 @@
-// Package pebbledb opens Pebble databases in such a way that a failing disk does not end
-// the process. Pebble answers most errors of writing by Logger.Fatalf or a panic, some of
-// them with its locks in a state from which nothing can recover. So a DB of this package
-// keeps such errors from Pebble: its file system notes the first one, and from then on
-// writes nothing and reports success. Commit returns the error. Whoever uses the DB closes
-// it and opens another when the disk works again.
+// Package pebbledb opens Pebble databases in such a way that a failing disk does not end the
+// process. Pebble reacts to most write errors by Logger.Fatalf or a panic, in some cases with its
+// locks in a state from which it cannot recover. A DB of this package therefore hides such errors
+// from Pebble: its file system records the first one, and from then on it writes nothing and
+// reports success. Commit returns the recorded error. The owner of the DB has to close it, and to
+// open another one when the disk works again.
 package pebbledb
 
 import (
@@ -25,9 +25,9 @@ type DB struct {
 	err    error // set before failed is closed
 }
 
-// Open opens the database of a folder, or makes one if the options allow it. It sets the
-// logger, the event listener and the file system of the options; a file system that they
-// have is used below. The caller sees to it that no other process uses the folder.
+// Open opens the database of a folder, or creates one if the options allow it. It sets the logger,
+// the event listener and the file system of the options. If the options already have a file system,
+// the new one uses that one. The caller ensures that no other process uses the folder.
 func Open(dir string, o *pebble.Options, log *slog.Logger) (_ *DB, err error) {
 	d := &DB{log: log, failed: make(chan struct{})}
 	if o.FS == nil {
@@ -66,7 +66,7 @@ func (d *DB) Err() error {
 	}
 }
 
-// fail makes the database fail for good. It may be called with Pebble's locks held.
+// fail marks the database as failed for good. It may be called with Pebble's locks held.
 func (d *DB) fail(err error) {
 	d.once.Do(func() {
 		d.err = err
@@ -74,8 +74,8 @@ func (d *DB) fail(err error) {
 	})
 }
 
-// Commit writes a batch and waits until the disk has it, or until the database fails. After
-// an error the disk may have the batch or not.
+// Commit writes a batch, and waits until it is on the disk or the database fails. After an error
+// the batch may or may not be on the disk.
 func (d *DB) Commit(b *pebble.Batch) error {
 	if err := d.Err(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (d *DB) Commit(b *pebble.Batch) error {
 	return d.Err()
 }
 
-// panicked returns what was passed to panic as an error.
+// panicked converts the argument of a panic to an error.
 func panicked(p any) error {
 	if err, ok := p.(error); ok {
 		return err
@@ -107,20 +107,20 @@ func panicked(p any) error {
 	return fmt.Errorf("%v", p)
 }
 
-// Close closes the database. One that has failed is closed in the background, since its
-// disk may not answer.
+// Close closes the database. A failed database is closed in the background, because its disk may
+// not respond.
 func (d *DB) Close() error {
 	if d.Err() == nil {
 		return d.DB.Close()
 	}
-	go func() { // ends when the disk answers what is under way
-		defer func() { _ = recover() }() // it has failed already, and that is told
+	go func() { // ends when the disk has responded to the operations in flight
+		defer func() { _ = recover() }() // the database has already failed, and its error has been reported
 		_ = d.DB.Close()
 	}()
 	return nil
 }
 
-// logger passes Pebble's log on.
+// logger forwards Pebble's log at level debug.
 type logger struct{ db *DB }
 
 // Infof implements pebble.Logger.
@@ -129,8 +129,8 @@ func (l logger) Infof(format string, args ...any) { l.db.log.Debug(fmt.Sprintf(f
 // Errorf implements pebble.Logger.
 func (l logger) Errorf(format string, args ...any) { l.db.log.Debug(fmt.Sprintf(format, args...)) }
 
-// Fatalf implements pebble.Logger. It returns, and Pebble with it, to a caller that asks
-// for Err.
+// Fatalf implements pebble.Logger. It records the error and returns, and so does Pebble. The caller
+// of Pebble then has to check Err.
 func (l logger) Fatalf(format string, args ...any) {
 	for _, a := range args {
 		if err, ok := a.(error); ok {

@@ -1,4 +1,4 @@
-// Package pkitest makes certificates that package pki does not make, for tests.
+// Package pkitest makes certificates for tests that package pki does not make.
 package pkitest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// WithoutRole issues, from the authority that "sluice pki init" or pki.Init has made in the
-// folder, a certificate that names no role, as other tools do: its organizational units, which
-// have names of roles, are those of another organization. It is good for client and
-// server on 127.0.0.1, and is written as NAME.crt and NAME.key.
+// WithoutRole issues a certificate that names no role, as other tools issue them, from the
+// authority in the folder that "sluice pki init" or pki.Init has created. Its organizational units
+// have names of roles, but its organization is not pki.Organization. It is valid for clients and
+// servers on 127.0.0.1. WithoutRole writes it as NAME.crt and NAME.key.
 func WithoutRole(t testing.TB, dir, name string) {
 	t.Helper()
 	ca, err := x509.ParseCertificate(block(t, filepath.Join(dir, "ca.crt")))

@@ -2,6 +2,6 @@
 
 package race
 
-// Enabled says whether the race detector is compiled in, which makes everything slower:
-// what compares times with a bound is tested without it.
+// Enabled reports whether the race detector is compiled in. It makes everything slower, so tests
+// that compare times with a bound are left out with it.
 const Enabled = true

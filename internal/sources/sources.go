@@ -1,21 +1,23 @@
-// Package sources remembers what is counted of each of many who send, for as long as they send,
-// so that one who sends much is bounded and nobody else. Start reading at [Table].
+// Package sources keeps a state, such as counters, for each of many senders while they send, so
+// that a limit on one sender does not affect the others. Start reading at [Table].
 package sources
 
 import "time"
 
-// sweepEvery is how often it is looked who does nothing any more, at most.
+// sweepEvery is the shortest time between two searches for sources that have become idle.
 const sweepEvery = time.Second
 
-// Table has an S for each source that does something. It may not be used by two goroutines at once.
+// Table holds an S for each active source, which is identified by a K. It must not be used
+// concurrently.
 type Table[K comparable, S any] struct {
-	// New makes what is counted of one.
+	// New returns the initial state of a source.
 	New func() *S
-	// Most is how many are remembered.
+	// Most is the largest number of sources in the table.
 	Most int
-	// ForgetAfter is when nothing needs to be remembered of one that does nothing.
+	// ForgetAfter is the time after which an idle source may be removed. Find removes such sources
+	// when it adds another one.
 	ForgetAfter time.Duration
-	// Keep says of one that it is not to be forgotten, whatever it does; nil if that is so of none.
+	// Keep, if not nil, reports whether a source must not be removed even if it is idle.
 	Keep func(*S) bool
 
 	of    map[K]*remembered[S]
@@ -27,7 +29,8 @@ type remembered[S any] struct {
 	last    time.Time
 }
 
-// Find is what is counted of a source that does something now; nil if there is no room for one more.
+// Find returns the state of a source that is active now. It adds the source if the table does not
+// have it, and returns nil if there is no room.
 func (t *Table[K, S]) Find(k K, now time.Time) *S {
 	r := t.of[k]
 	if r == nil {
@@ -44,7 +47,7 @@ func (t *Table[K, S]) Find(k K, now time.Time) *S {
 	return r.counted
 }
 
-// Known is what is counted of a source, nil if it is not remembered.
+// Known returns the state of a source, or nil if the table does not have it.
 func (t *Table[K, S]) Known(k K) *S {
 	if r := t.of[k]; r != nil {
 		return r.counted
@@ -52,7 +55,7 @@ func (t *Table[K, S]) Known(k K) *S {
 	return nil
 }
 
-// Len is how many are remembered.
+// Len returns the number of sources in the table.
 func (t *Table[K, S]) Len() int { return len(t.of) }
 
 func (t *Table[K, S]) sweep(now time.Time) {

@@ -1,6 +1,6 @@
-// Package strictyaml reads the YAML of all files that people write: configurations, contexts,
-// the topologies of labs. It hands out a tree of nodes in which nothing can surprise a
-// decoder: of bounded size and depth, without aliases, each key plain and once. What is wrong
-// is said with file and line, all of it at once, and of an unknown key which one may have been
-// meant.
+// Package strictyaml parses all YAML files that people write: configurations, contexts, and
+// topologies of labs. It returns a tree of nodes that is safe to decode: its size and depth are
+// bounded, it has no aliases, and each key is a plain scalar that occurs once. It reports all
+// problems of a file at once, with file and line, and suggests the known key that may have been
+// meant by an unknown one.
 package strictyaml

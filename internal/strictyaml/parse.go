@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// Bounds of a file.
+// Limits of a file.
 const (
 	MaxBytes = 4 << 20
 	MaxDepth = 32      // of lists and mappings in one another
 	MaxNodes = 1 << 19 // of single values, lists and mappings
 )
 
-// ReadFile reads a regular file of at most MaxBytes. What is larger is a Problems error.
+// ReadFile reads a regular file of at most MaxBytes. For a larger file it returns a Problems error.
 func ReadFile(name string) ([]byte, error) {
 	text, err := wholefile.Read(name, MaxBytes)
 	if errors.Is(err, wholefile.ErrTooLarge) {
@@ -34,9 +34,9 @@ func tooLarge(name string) Problem {
 	return Problem{Source: name, Wrong: "larger than 4 MiB", Want: "a file that somebody has written"}
 }
 
-// Parse reads the mapping that is all of a file; one that has nothing in it is empty. The
-// tree can be decoded, to find more that is wrong, if it is not nil; it is good for use only
-// if there are no problems.
+// Parse parses a file, which must contain one mapping; an empty file is an empty mapping. If the
+// returned tree is not nil, it can be decoded, to find further problems. Its content may be used
+// only if there are no problems.
 func Parse(file string, text []byte) (*yaml.Node, Problems) {
 	empty := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	if len(text) > MaxBytes {
@@ -68,7 +68,8 @@ func Parse(file string, text []byte) (*yaml.Node, Problems) {
 	return root, c.problems
 }
 
-// Value reads one value that is given as text outside of a file, or says that it is none.
+// Value parses one value that is given as text and not in a file. It returns false if the text is
+// not a valid value.
 func Value(text string) (*yaml.Node, bool) {
 	var doc yaml.Node
 	if len(text) > MaxBytes || yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) != 1 {
@@ -92,7 +93,7 @@ func syntax(file string, err error) Problem {
 	return p
 }
 
-// checker finds what no decoder shall meet.
+// checker finds the problems of a tree that decoders must not have to handle.
 type checker struct {
 	file     string
 	nodes    int
@@ -100,7 +101,7 @@ type checker struct {
 	problems Problems
 }
 
-// maxTold bounds what is told of the tree.
+// maxTold limits the number of problems of a tree that are reported.
 const maxTold = 100
 
 func (c *checker) fail(n *yaml.Node, key, wrong, want string) {
@@ -120,7 +121,7 @@ func (c *checker) walk(n *yaml.Node, key string, depth int) {
 	switch n.Kind {
 	case yaml.AliasNode:
 		c.fail(n, key, "an alias", "write out what *"+n.Value+" stands for")
-		n.Kind, n.Tag, n.Alias = yaml.ScalarNode, "!!null", nil // whatever is under the anchor is checked there
+		n.Kind, n.Tag, n.Alias = yaml.ScalarNode, "!!null", nil // the aliased value is checked where its anchor is
 	case yaml.SequenceNode:
 		for i, e := range n.Content {
 			c.walk(e, fmt.Sprintf("%s[%d]", key, i), depth+1)
@@ -149,7 +150,7 @@ func (c *checker) mapping(n *yaml.Node, key string, depth int) {
 	}
 }
 
-// Join is the name of what stands in something under a key.
+// Join returns the full name of a key in a mapping whose own name is in, such as "api.listen".
 func Join(in, key string) string {
 	if in == "" {
 		return key
@@ -157,10 +158,10 @@ func Join(in, key string) string {
 	return in + "." + key
 }
 
-// IsNull says whether nothing stands where a value could.
+// IsNull reports whether a node is null or has no value.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// Show is a node's value for a message.
+// Show returns the text of a node's value for an error message.
 func Show(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:

@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a file.
+// Problem describes one problem of a file.
 type Problem struct {
-	// Source is the file, or what else the value comes from.
+	// Source is the file, or another source from which the value comes.
 	Source string `json:"source"`
 	// Line is the line in the file, from 1; zero for other sources.
 	Line int `json:"line,omitempty"`
-	// Key is where in the file it is, like "api.listen" or "links[2].rate".
+	// Key is the full name of the key in the file, like "api.listen" or "links[2].rate".
 	Key string `json:"key,omitempty"`
-	// Value is what was given, shortened; empty if something is missing.
+	// Value is the faulty value, shortened; it is empty if a value is missing.
 	Value string `json:"value,omitempty"`
-	// Wrong says what is wrong with it.
+	// Wrong describes what is wrong with the value.
 	Wrong string `json:"wrong"`
-	// Want says what would be right; empty if Wrong does.
+	// Want describes what would be right; it is empty if Wrong does that already.
 	Want string `json:"want,omitempty"`
 }
 
-// String is one line: where, what, what is wrong, what would be right.
+// String returns the problem on one line: where it is, the value, what is wrong, and what would be
+// right.
 func (p Problem) String() string {
 	where := p.Source
 	if p.Line > 0 {
@@ -43,10 +44,10 @@ func (p Problem) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Problems is everything that is wrong.
+// Problems lists all problems of a file.
 type Problems []Problem
 
-// Error implements error, one problem a line.
+// Error returns the problems, one on each line.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i, one := range p {
@@ -55,7 +56,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sort orders problems as a reader of the file meets them.
+// Sort sorts the problems by source and line, and returns them.
 func (p Problems) Sort() Problems {
 	slices.SortStableFunc(p, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Line, b.Line))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Suggest says what may have been meant by a key that is none of those that are known: the
-// nearest, or else all of them.
+// Suggest returns a hint for an unknown key: the nearest known key or, if none is near, all known
+// keys.
 func Suggest(key string, known []string) string {
 	if near := Nearest(key, known, 2); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -15,8 +15,8 @@ func Suggest(key string, known []string) string {
 	return "known here: " + strings.Join(known, ", ")
 }
 
-// Nearest is the name that has the fewest letters to insert, delete or replace, if those are
-// no more than most; else "". Case does not matter.
+// Nearest returns the known name with the smallest edit distance from name, or "" if that distance
+// is larger than most. It ignores case.
 func Nearest(name string, known []string, most int) string {
 	if len(name) > maxName {
 		return ""
@@ -30,10 +30,11 @@ func Nearest(name string, known []string, most int) string {
 	return best
 }
 
-// maxName is the length of a name beyond which it is none that was mistyped.
+// maxName is the longest name, in bytes, for which Nearest searches. A longer one is no misspelt
+// name.
 const maxName = 100
 
-// editDistance is the number of letters to insert, delete or replace.
+// editDistance returns the number of letters to insert, delete or replace to change a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

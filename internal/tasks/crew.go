@@ -2,16 +2,16 @@ package tasks
 
 import "sync"
 
-// Crew runs functions side by side, no more than some at once.
+// Crew runs functions concurrently, but only a limited number at once.
 type Crew struct {
 	places chan struct{}
 	wg     sync.WaitGroup
 }
 
-// NewCrew returns one that runs so many functions at once.
+// NewCrew returns a Crew that runs at most atOnce functions at once.
 func NewCrew(atOnce int) *Crew { return &Crew{places: make(chan struct{}, atOnce)} }
 
-// Do runs f in a goroutine that Wait waits for. It returns when there is a place for it.
+// Do waits until fewer than the limit of functions run, and then runs f in a goroutine.
 func (c *Crew) Do(f func()) {
 	c.places <- struct{}{}
 	c.wg.Go(func() {
@@ -20,10 +20,11 @@ func (c *Crew) Do(f func()) {
 	})
 }
 
-// Wait returns when all functions have.
+// Wait waits until all functions have returned.
 func (c *Crew) Wait() { c.wg.Wait() }
 
-// Each calls f for every item, for so many at once, and returns when all calls have.
+// Each calls f for every item, at most atOnce of them concurrently, and returns when all calls have
+// returned.
 func Each[T any](items []T, atOnce int, f func(T)) {
 	c := NewCrew(atOnce)
 	for _, item := range items {

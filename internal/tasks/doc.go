@@ -1,4 +1,4 @@
-// Package tasks owns goroutines, and has them wait: those of something that has a Run,
-// which share a context and which Run waits for at its end (Group), and those of one
-// piece of work, of which only some run at once (Crew).
+// Package tasks starts goroutines and waits for them. A Group holds the goroutines of a component
+// with a Run method: they share a context, and Run waits for them before it returns. A Crew holds
+// the goroutines of one piece of work, of which only a limited number run at once.
 package tasks

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// pollEvery is the time between two calls of Poll.
+// pollEvery is the time between two calls of f in Poll.
 const pollEvery = 20 * time.Millisecond
 
-// Poll calls f until it returns nil, for at most within. Its error names what was waited for, and
-// wraps the last error of f.
+// Poll calls f until it returns nil, but no longer than within. If that time passes or ctx ends,
+// Poll returns an error that contains what, the description of the awaited condition, and wraps the
+// last error of f.
 func Poll(ctx context.Context, within time.Duration, what string, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

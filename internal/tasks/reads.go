@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// InterruptReads has a read from a file or connection that waits end when ctx does, with
-// os.ErrDeadlineExceeded, until release is called: then it can be read from again, and has no
-// deadline if ctx has ended.
+// InterruptReads makes reads from a file or connection fail with os.ErrDeadlineExceeded once ctx
+// has ended. The caller must call release afterwards. If ctx has ended by then, release removes the
+// read deadline, so that reads work again.
 func InterruptReads(ctx context.Context, from interface{ SetReadDeadline(time.Time) error }) (release func()) {
 	fired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(fired)
-		_ = from.SetReadDeadline(time.Unix(1, 0)) // fails if it is closed, where nobody waits
+		_ = from.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed; then nobody waits
 	})
 	return func() {
 		if !stop() {

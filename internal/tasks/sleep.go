@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sleep waits for so long, or returns why the context ended before that.
+// Sleep waits for d. If ctx ends before that, Sleep returns the reason.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

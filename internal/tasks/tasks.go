@@ -9,7 +9,7 @@ import (
 type Group struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	mu     sync.Mutex // keeps Start from adding to what Stop waits for
+	mu     sync.Mutex // prevents that Start adds a goroutine while Stop waits
 	wg     sync.WaitGroup
 }
 
@@ -20,14 +20,14 @@ func New() *Group {
 	return g
 }
 
-// Context ends when the group is cancelled or stopped.
+// Context returns a context that ends when the group is cancelled or stopped.
 func (g *Group) Context() context.Context { return g.ctx }
 
 // Cancel ends the context and does not wait.
 func (g *Group) Cancel() { g.cancel() }
 
-// Start runs f in a goroutine that Stop waits for. After the context's end it
-// runs nothing and reports false.
+// Start runs f in a goroutine for which Stop waits. If the context has ended, Start runs nothing
+// and returns false.
 func (g *Group) Start(f func(context.Context)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -38,8 +38,8 @@ func (g *Group) Start(f func(context.Context)) bool {
 	return true
 }
 
-// Drain waits for every goroutine, and ends the context then. It is for groups whose goroutines end by
-// themselves, and in which nothing is started any more.
+// Drain waits until all goroutines have returned, and then ends the context. It is for groups whose
+// goroutines return by themselves, and to which no goroutine is added any more.
 func (g *Group) Drain() {
 	g.wg.Wait()
 	g.Stop()

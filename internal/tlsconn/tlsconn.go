@@ -1,8 +1,8 @@
-// Package tlsconn makes TLS connections whose peers are verified for as long as the
-// connections last, not only when they begin: what tls.Config.VerifyConnection has let in it
-// is asked about again every two seconds, and a connection whose peer it refuses by then,
-// because its certificate has been revoked, ends. All servers and clients of this program
-// that check certificates of other machines use it.
+// Package tlsconn makes TLS connections whose peers are verified as long as the connections last,
+// and not only in the handshake. It calls tls.Config.VerifyConnection again every two seconds, and
+// closes a connection when that refuses the peer, for instance because the peer's certificate has
+// been revoked. All servers and clients of this program that check certificates of other machines
+// use this package.
 package tlsconn
 
 import (
@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// Every is the time between two verifications of one connection. Files are not read more
-// often anyway.
+// Every is the time between two verifications of one connection. A shorter time would have no
+// effect, because files are checked for changes no more often.
 const Every = 2 * time.Second
 
-// Server is like tls.Server.
+// Server does what tls.Server does, and verifies the peer repeatedly.
 func Server(raw net.Conn, c *tls.Config) *tls.Conn {
 	g, c := guard(raw, c)
 	return tls.Server(g, c)
 }
 
-// Client is like tls.Client.
+// Client does what tls.Client does, and verifies the peer repeatedly.
 func Client(raw net.Conn, c *tls.Config) *tls.Conn {
 	g, c := guard(raw, c)
 	return tls.Client(g, c)
 }
 
-// NewListener is like tls.NewListener.
+// NewListener does what tls.NewListener does, and verifies the peers repeatedly.
 func NewListener(l net.Listener, c *tls.Config) net.Listener { return listener{l, c} }
 
 type listener struct {
@@ -38,7 +38,7 @@ type listener struct {
 	config *tls.Config
 }
 
-// Accept returns a connection that has not greeted yet.
+// Accept returns a connection whose TLS handshake has not begun.
 func (l listener) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
 	if err != nil {
@@ -47,11 +47,11 @@ func (l listener) Accept() (net.Conn, error) {
 	return Server(raw, l.config), nil
 }
 
-// Dial is a function that connects, like that of a net.Dialer.
+// Dial opens a connection, like net.Dialer.DialContext.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// DialTLS returns what an http.Transport wants as DialTLSContext. The greeting may take as
-// long as timeout. A configuration that names no protocols offers HTTP/2 and HTTP/1.1.
+// DialTLS returns a function for http.Transport.DialTLSContext. timeout bounds the TLS handshake.
+// If the configuration names no protocols, connections offer HTTP/2 and HTTP/1.1.
 func DialTLS(dial Dial, c *tls.Config, timeout time.Duration) Dial {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
@@ -89,14 +89,14 @@ func greet(ctx context.Context, raw net.Conn, addr string, c *tls.Config, timeou
 	defer cancel()
 	conn := Client(raw, c)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = conn.Close() // its timer, if the greeting got that far
+		_ = conn.Close() // ends the timer as well, if the handshake has started it
 		return nil, err
 	}
 	return conn, nil
 }
 
-// guard wraps a connection and a configuration so that the connection's peer is verified
-// again and again.
+// guard returns a connection and a configuration with which the connection's peer is verified
+// repeatedly.
 func guard(raw net.Conn, c *tls.Config) (*guarded, *tls.Config) {
 	g := &guarded{Conn: raw}
 	c = c.Clone()
@@ -115,17 +115,18 @@ func guard(raw net.Conn, c *tls.Config) (*guarded, *tls.Config) {
 	return g, c
 }
 
-// guarded is a connection that is closed when its peer is refused.
+// guarded is a connection that is closed when a later verification refuses its peer.
 type guarded struct {
 	net.Conn
 
 	mu     sync.Mutex
-	timer  *time.Timer // of the next verification, once there was a first
+	timer  *time.Timer // of the next verification; nil until the first one has succeeded
 	closed bool
-	why    error // it was closed here
+	why    error // why the verification has closed the connection; nil if it has not
 }
 
-// verify returns a verification by next that goes on for as long as the connection lasts.
+// verify returns a function that verifies the peer by next and, if that succeeds, starts the
+// repeated verification. It returns nil if next is nil.
 func (g *guarded) verify(next func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	if next == nil {
 		return nil
@@ -149,7 +150,8 @@ func (g *guarded) watch(verify func() error) {
 	}
 }
 
-// again verifies once more.
+// again verifies the peer once more. It closes the connection if that fails, and otherwise sets the
+// timer for the next verification.
 func (g *guarded) again(verify func() error) {
 	err := verify()
 	g.mu.Lock()
@@ -164,7 +166,8 @@ func (g *guarded) again(verify func() error) {
 	}
 }
 
-// Read implements net.Conn. Its error says why the connection was closed, if it was here.
+// Read implements net.Conn. If the verification has closed the connection, the error contains the
+// reason.
 func (g *guarded) Read(b []byte) (int, error) {
 	n, err := g.Conn.Read(b)
 	if err != nil {
@@ -182,8 +185,8 @@ func (g *guarded) reason(err error) error {
 	return err
 }
 
-// SetWriteBuffer sets how many bytes the system keeps that the peer has not read, as that of
-// net.TCPConn does.
+// SetWriteBuffer sets the size of the system's send buffer in bytes, as net.TCPConn.SetWriteBuffer
+// does. It does nothing if the connection has no such method.
 func (g *guarded) SetWriteBuffer(bytes int) error {
 	if c, ok := g.Conn.(interface{ SetWriteBuffer(int) error }); ok {
 		return c.SetWriteBuffer(bytes)

@@ -1,4 +1,4 @@
-// Package units is the one grammar of rates, sizes, times and shares: on the command
-// line, in YAML files and in JSON. docs/reference/units.md describes it. Start with
-// ParseRate; Rate is a rate in a file or an answer.
+// Package units parses and formats rates, sizes, times and shares, in the same way on the command
+// line, in YAML files and in JSON. docs/reference/units.md describes the formats. Start reading
+// with ParseRate. Rate is a rate in a file or in an answer of the API.
 package units

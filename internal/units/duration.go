@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that JSON carries as text, such as "1m30s".
+// Duration is a time.Duration whose JSON form is a text such as "1m30s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.

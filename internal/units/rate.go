@@ -6,11 +6,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Rate is a rate that somebody asks for, in bit/s: written like 10Mbit in configuration
-// files and in JSON.
+// Rate is a requested rate in bit/s. Configuration files and JSON contain it as a text such as
+// 10Mbit.
 type Rate int64
 
-// UnmarshalText reads what ParseRate does. Fractions of a bit are left out.
+// UnmarshalText accepts what ParseRate accepts. It rounds down to whole bits per second.
 func (r *Rate) UnmarshalText(b []byte) error {
 	v, err := ParseRate(string(b))
 	if err == nil && v >= 1<<62 {
@@ -23,7 +23,7 @@ func (r *Rate) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String is the inverse of UnmarshalText.
+// String returns the rate as text, which UnmarshalText parses to the same rate.
 func (r Rate) String() string { return FormatRate(float64(r)) }
 
 // MarshalText implements encoding.TextMarshaler.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// unit is a suffix and what it multiplies by, largest first within a table.
+// unit is a suffix with its factor. Tables of units begin with the largest.
 type unit struct {
 	suffix string
 	factor float64
@@ -28,7 +28,7 @@ var (
 	}
 )
 
-// ParseRate reads a rate such as 300Mbit or 1.5Gbit/s, in bit/s.
+// ParseRate parses a rate such as 300Mbit or 1.5Gbit/s, and returns it in bit/s.
 func ParseRate(s string) (float64, error) {
 	v, err := parseUnits(strings.TrimSuffix(s, "/s"), rateUnits)
 	if err != nil {
@@ -37,7 +37,7 @@ func ParseRate(s string) (float64, error) {
 	return v, nil
 }
 
-// ParseSize reads a size such as 64KiB or 5MB, in bytes.
+// ParseSize parses a size such as 64KiB or 5MB, and returns it in bytes.
 func ParseSize(s string) (int64, error) {
 	v, err := parseUnits(s, sizeUnits)
 	if err == nil && (v != math.Trunc(v) || v >= 1<<62) {
@@ -49,7 +49,7 @@ func ParseSize(s string) (int64, error) {
 	return int64(v), nil
 }
 
-// ParseTime reads a time such as 25ms or 1.5s.
+// ParseTime parses a time such as 25ms or 1.5s.
 func ParseTime(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 || s == "0" {
@@ -58,7 +58,7 @@ func ParseTime(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseShare reads a percentage such as 0.05%, as a number from 0 to 1.
+// ParseShare parses a percentage such as 0.05%, and returns a number from 0 to 1.
 func ParseShare(s string) (float64, error) {
 	number, ok := strings.CutSuffix(s, "%")
 	if !ok {
@@ -96,8 +96,7 @@ func parseUnits(s string, units []unit) (float64, error) {
 	return 0, fmt.Errorf("the unit is missing or none of %s", strings.Join(names, ", "))
 }
 
-// parseNumber reads a plain decimal number. Signs, exponents, infinities and the
-// like have no place in a topology.
+// parseNumber parses a plain decimal number. It refuses signs, exponents, infinities and the like.
 func parseNumber(s string) (float64, error) {
 	s = strings.TrimRight(s, " ")
 	if s == "" || strings.Trim(s, "0123456789.") != "" {
@@ -110,7 +109,8 @@ func parseNumber(s string) (float64, error) {
 	return v, nil
 }
 
-// formatUnits writes a value in the largest unit in which it comes back equal.
+// formatUnits returns the text of a value in the largest unit in which it can be parsed to the same
+// value.
 func formatUnits(v float64, units []unit) string {
 	for _, u := range units {
 		s := strconv.FormatFloat(v/u.factor, 'f', -1, 64)
@@ -123,13 +123,13 @@ func formatUnits(v float64, units []unit) string {
 	return strconv.FormatFloat(v, 'f', -1, 64) + units[len(units)-1].suffix
 }
 
-// FormatRate is the inverse of ParseRate.
+// FormatRate returns the text of a rate in bit/s, which ParseRate parses to the same rate.
 func FormatRate(bitsPerSecond float64) string { return formatUnits(bitsPerSecond, rateUnits) }
 
-// FormatSize is the inverse of ParseSize.
+// FormatSize returns the text of a size in bytes, which ParseSize parses to the same size.
 func FormatSize(bytes int64) string { return formatUnits(float64(bytes), sizeUnits) }
 
-// FormatAmount writes a number of bytes for a reader, rounded.
+// FormatAmount returns the text of a number of bytes, rounded for people.
 func FormatAmount(bytes uint64) string {
 	for _, u := range sizeUnits[3:] {
 		if v := float64(bytes); v >= 10*u.factor || u.factor == 1 {
@@ -139,7 +139,8 @@ func FormatAmount(bytes uint64) string {
 	return "0 B"
 }
 
-// FormatShare is the inverse of ParseShare.
+// FormatShare returns a share from 0 to 1 as a percentage, which ParseShare parses to the same
+// share.
 func FormatShare(share float64) string {
 	for digits := 1; digits < 18; digits++ {
 		s := strconv.FormatFloat(share*100, 'f', digits, 64)

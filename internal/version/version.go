@@ -1,4 +1,4 @@
-// Package version says which build of Sluice this is.
+// Package version identifies the build of Sluice.
 package version
 
 import (

@@ -1,3 +1,3 @@
-// Package wholefile reads and replaces files as a whole: Replace leaves a reader the old
-// content or the new one, and Read takes ordinary files only, of a bounded size.
+// Package wholefile reads and replaces whole files. While Replace runs, a reader sees either the
+// old content or the new one. Read accepts regular files of a bounded size only.
 package wholefile

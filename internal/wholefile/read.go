@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// ErrTooLarge is returned by Read for a file of more bytes than it may have.
+// ErrTooLarge means that a file is larger than Read was allowed to read.
 var ErrTooLarge = errors.New("the file is too large")
 
-// Read returns the content of a regular file of at most that many bytes. It refuses pipes and
-// devices, which may never end, or never begin: a program that reads its files again while it
-// runs would hang on them. Errors wrap those of package os, or ErrTooLarge.
+// Read returns the content of a regular file of at most most bytes. It refuses pipes and devices,
+// because a program that reads its files again while it runs would hang on one that never ends or
+// never begins. Errors wrap those of package os, or ErrTooLarge.
 func Read(path string, most int64) (_ []byte, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer opens at once
 	if err != nil {

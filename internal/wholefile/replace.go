@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// SyncFolder makes the names in a folder durable.
+// SyncFolder syncs a folder, so that the names of its files survive a crash of the machine.
 func SyncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -17,8 +17,9 @@ func SyncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Replace has a file have that content and those permissions, whole or not at all, also if
-// the machine stops. Its folder has to be there; a symbolic link is replaced itself.
+// Replace gives a file the content and the permissions atomically, even if the machine crashes
+// meanwhile. The file's folder must exist. If path is a symbolic link, Replace replaces the link
+// itself.
 func Replace(path string, content []byte, mode fs.FileMode) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
