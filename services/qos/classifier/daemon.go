@@ -18,28 +18,29 @@ import (
 	"github.com/sluice-net/sluice/services/qos/mark"
 )
 
-// DefaultDatabase is the local database's socket where packages put it.
+// DefaultDatabase is the socket of the local database at the path that distribution packages use.
 const DefaultDatabase = "unix:/var/run/openvswitch/db.sock"
 
 // These are the intervals at which the kernel is compared with the database. Open vSwitch
 // applies a change a few milliseconds after it is in the database, without a notification.
 const (
 	fastPoll     = 20 * time.Millisecond
-	fastPollTime = 2 * time.Second // how long fastPoll is used after a change
+	fastPollTime = 2 * time.Second // how long fastPoll is used after a change of the database
 	pollInterval = time.Second
 )
 
-// maxQueueDelay is how much may wait in one queue, as time on its link.
+// maxQueueDelay bounds the packets in one queue, as the time that their link takes to send them.
 const maxQueueDelay = 20 * time.Millisecond
 
-// These are limits of a queue in packets.
+// These are limits of a queue's length, in packets.
 const (
 	minPackets = 4
 	maxPackets = 1000
-	// probePackets is the limit of the queue of probes, which seldom holds more than one.
+	// probePackets is the limit of the queue of link probes, which seldom holds more than one
+	// packet.
 	probePackets = 8
-	// packetMemory is the memory of the send socket's buffer that a full-sized packet
-	// takes.
+	// packetMemory is the memory, in bytes, that a full-sized packet takes in the send socket's
+	// buffer.
 	packetMemory = 2304
 )
 
@@ -50,11 +51,11 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Daemon keeps the classifiers of one network namespace.
+// Daemon keeps the classifier filters of one network namespace up to date.
 type Daemon struct {
 	client       *ovsdb.Client
 	log          *slog.Logger
-	socket       uint64 // bytes of the send socket
+	socket       uint64 // size of the send socket's buffer, in bytes
 	limits       map[leafAt]uint32
 	loggedFaults map[string]string // faults logged, by port
 }
@@ -71,18 +72,18 @@ func New(o Options) (*Daemon, error) {
 	return &Daemon{client: client, log: o.Log, socket: sendBuffer(), limits: map[leafAt]uint32{}, loggedFaults: map[string]string{}}, nil
 }
 
-// sendBuffer returns the size of the switch's send socket.
+// sendBuffer returns the size of the buffer of the switch's send socket, in bytes.
 func sendBuffer() uint64 {
 	text, _ := os.ReadFile("/proc/sys/net/core/wmem_default")
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return 212992 // the kernel's own
+		return 212992 // the kernel's default
 	}
 	return n
 }
 
-// Run keeps the classifiers up to date until ctx ends. The classifiers stay, and disappear
-// with their queues.
+// Run keeps the classifier filters up to date until ctx ends. The filters stay installed, and
+// disappear with their queues.
 func (d *Daemon) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -109,9 +110,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync updates the kernel from the database, and writes into the database what the kernel
-// holds. It reports whether something does not exist yet, so that it has to be called
-// again.
+// sync updates the kernel from the database, and writes into the database what the kernel holds. It
+// reports whether Open vSwitch has yet to create something that the database asks for, so that sync
+// has to be called again.
 func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
 	k, err := readKernel()
 	if err != nil {
@@ -139,7 +140,8 @@ func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
 	return again
 }
 
-// logFault logs a fault once, of a port or, without a name, of the kernel.
+// logFault logs a fault of a port once, unless it is errNotYet. An empty port stands for the
+// kernel.
 func (d *Daemon) logFault(port string, err error) {
 	text := ""
 	if err != nil && !errors.Is(err, errNotYet) {
@@ -154,7 +156,7 @@ func (d *Daemon) logFault(port string, err error) {
 	}
 }
 
-// syncPort updates one port, and returns the table of its filter.
+// syncPort updates one port in the kernel, and returns the table of its filter.
 func (d *Daemon) syncPort(k *kernel, p ovsdb.Port) (installed Table, err error) {
 	t, err := tableOf(p.QoS)
 	if err != nil {
@@ -171,7 +173,7 @@ func (d *Daemon) syncPort(k *kernel, p ovsdb.Port) (installed Table, err error) 
 		return Table{}, err
 	}
 	if p.QoS.Owner() == "" {
-		return t, nil // the owner of foreign queues sets their limits
+		return t, nil // foreign queues keep the limits that their owner sets
 	}
 	return t, d.setLimits(k, link, p.QoS, t)
 }
@@ -199,8 +201,8 @@ func (d *Daemon) setLimits(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table
 	return nil
 }
 
-// queueLimit returns how many packets may wait in each of a port's queues: what the link
-// sends in maxQueueDelay, but no more than the send socket holds for all of them.
+// queueLimit returns the number of packets that may wait in each of a port's queues: the packets
+// that the link sends in maxQueueDelay, but no more than the send socket holds for all queues.
 func (d *Daemon) queueLimit(rate uint64, queues int) uint32 {
 	const full = 8 * 1514
 	byTime := uint64(maxQueueDelay.Seconds()*float64(rate)/full) + minPackets

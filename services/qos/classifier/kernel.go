@@ -14,14 +14,14 @@ import (
 // filterPriority is the priority of this package's filter at the root of a token bucket.
 const filterPriority = 0x51
 
-// errNotYet means that Open vSwitch has not created yet what the database asks for.
+// errNotYet means that Open vSwitch has yet to create an object that the database asks for.
 var errNotYet = errors.New("not there yet")
 
 // kernel holds the state of the network namespace at one moment.
 type kernel struct {
-	// buckets holds the interfaces whose root is a token bucket of Open vSwitch.
+	// buckets holds the indices of interfaces whose root is a token bucket of Open vSwitch.
 	buckets map[int]bool
-	// leaves holds the queues that have been set up for classes.
+	// leaves holds the classes that have a queue of this package.
 	leaves map[leafAt]bool
 }
 
@@ -52,17 +52,17 @@ func readKernel() (*kernel, error) {
 	return k, nil
 }
 
-// leafType is the queueing discipline of leaves: first in, first out, and when it is full
-// it drops the oldest packet. A discipline that refused the newest packet would return an
-// error to the packet socket, and Open vSwitch would then drop everything that it had
-// collected for the port, of whatever class.
+// leafType is the queueing discipline of leaves. It is first in, first out, and drops the oldest
+// packet when it is full. A discipline that refused the newest packet would return an error to the
+// packet socket. Open vSwitch would then drop all packets that it had collected for the port, of
+// whatever class.
 const leafType = "pfifo_head_drop"
 
-// leafHandle returns the handle of the queue that this package sets up for a class. The
-// kernel itself assigns handles from 8001: on, Open vSwitch 1: to the token bucket.
+// leafHandle returns the handle of the queue that this package sets up for a class. The kernel
+// itself assigns handles from 8001: on, and Open vSwitch assigns 1: to the token bucket.
 func leafHandle(class uint16) uint32 { return (firstLeaf + uint32(class)) << 16 }
 
-// lastLeaf is the last class whose queue has a handle; there are fewer classes.
+// lastLeaf is the highest class whose queue can have a handle. No class in use has a higher number.
 const (
 	firstLeaf = 0x1000
 	lastLeaf  = 0x7fff - firstLeaf
@@ -117,9 +117,9 @@ func classify(link netlink.Link, t Table) error {
 	return nil
 }
 
-// setLimit gives a class a queue of its own with a limit in packets, or changes the limit.
-// The class's default queue takes its limit from the interface's transmit queue length when
-// the class is created; setting that would change an interface that this package does not
+// setLimit gives a class a queue of its own with a limit in packets, or changes the limit. The
+// kernel takes the limit of a class's default queue from the interface's transmit queue length when
+// the class is created. To change that length would change an interface that this package does not
 // own.
 func setLimit(link netlink.Link, class uint16, packets uint32) error {
 	if class > lastLeaf {

@@ -7,8 +7,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// These are offsets in a frame, and the DSCP within the first 16 bits of an IP header (RFC
-// 791, RFC 8200).
+// typeOffset, headerAt and checksumAt are the offsets of the ethertype and the IP header in a
+// frame, and of the checksum in the IPv4 header. tagLength is the length of a VLAN tag. All are in
+// bytes (RFC 791, RFC 8200).
 const (
 	typeOffset = 12
 	tagLength  = 4
@@ -16,8 +17,8 @@ const (
 	checksumAt = 10
 )
 
-// A probe of a link is an LLDP frame to the address that bridges do not forward. Switches
-// send all such frames to the controller, so only the controller's own leave a switch.
+// A probe of a link is an LLDP frame to the address that bridges do not forward. Switches send all
+// such frames to the controller, so all that leave a switch are the controller's own.
 const (
 	lldpType  = 0x88cc
 	lldpHigh  = 0x0180c200 // the destination's first four bytes
@@ -25,17 +26,17 @@ const (
 	lldpLowAt = 4
 )
 
-// family is an IP version as the program handles it.
+// family describes an IP version for the program.
 type family struct {
 	name      string
 	etherType int32
-	shift     int32 // of the DSCP in the first 16 bits
+	shift     int32 // position of the DSCP in the header's first 16 bits
 	checksum  bool
 }
 
 var families = []family{{"ipv4", 0x0800, 2, true}, {"ipv6", 0x86dd, 6, false}}
 
-// These are stack slots of the program.
+// These are offsets of the program's variables on its stack.
 const (
 	wordSlot  = -8
 	classSlot = -16
@@ -44,9 +45,9 @@ const (
 // htbMajor is the major number of the classes that Open vSwitch creates.
 const htbMajor = 1
 
-// load loads the program of a table into the kernel. The program returns the class as a
-// number with the major number in its upper half, or 0 for packets that are neither marked
-// nor probes of links, which then go to the default class.
+// load loads the program of a table into the kernel. The program returns the class, with the major
+// number in the upper half. For packets that are neither marked nor probes of links it returns 0,
+// and they go to the default class.
 func (t Table) load() (*ebpf.Program, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "sluice_classify", Type: ebpf.SchedCLS, License: "GPL", Instructions: t.instructions()})
 	if err != nil {
@@ -55,8 +56,8 @@ func (t Table) load() (*ebpf.Program, error) {
 	return p, nil
 }
 
-// instructions returns the program of a table that is not empty. R6 is the packet, R7 the
-// offset of its IP header, R8 the header's first 16 bits, R9 the DSCP.
+// instructions returns the program of a table that is not empty. R6 holds the packet, R7 the offset
+// of its IP header, R8 the header's first 16 bits, and R9 the DSCP.
 func (t Table) instructions() asm.Instructions {
 	out := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -89,7 +90,7 @@ func (t Table) instructions() asm.Instructions {
 	return out
 }
 
-// probes returns the instructions that distinguish probes of links from other LLDP frames.
+// probes returns the instructions that recognise probes of links among LLDP frames.
 func (t Table) probes() asm.Instructions {
 	return asm.Instructions{
 		asm.LoadAbs(0, asm.Word).WithSymbol("lldp"),
@@ -101,10 +102,10 @@ func (t Table) probes() asm.Instructions {
 	}
 }
 
-// class returns a queue's class with the major number in the upper half.
+// class returns the class of a queue, with the major number in the upper half.
 func class(queue uint32) int32 { return htbMajor<<16 | int32(classOf(queue)) }
 
-// lookup returns the instructions that find the packet's DSCP in the table.
+// lookup returns the instructions that look up the packet's DSCP in the table.
 func (t Table) lookup(f family) asm.Instructions {
 	out := asm.Instructions{
 		asm.LoadInd(asm.R0, asm.R7, 0, asm.Half).WithSymbol(f.name),

@@ -14,12 +14,12 @@ import (
 type Table struct {
 	// Marks lists the queues of marked packets, sorted by their marks.
 	Marks []mark.Entry
-	// Probes is the queue of the controller's probes of links; 0 if they have none of their
+	// Probes is the queue of the controller's probes of links; 0 if probes have no queue of their
 	// own.
 	Probes uint32
 }
 
-// isEmpty reports whether there is nothing to do.
+// isEmpty reports whether the port needs no filter.
 func (t Table) isEmpty() bool { return len(t.Marks) == 0 && t.Probes == 0 }
 
 // tableOf returns the table for a port's queues.
@@ -58,8 +58,8 @@ func tableOf(q *ovsdb.QoS) (Table, error) {
 // classOf returns the minor number of the class that Open vSwitch gives a queue.
 func classOf(queue uint32) uint16 { return uint16(queue + 1) }
 
-// filterName returns the name of the table's filter, which encodes what the filter does:
-// filters of the same name need no change.
+// filterName returns the name of the table's filter. The name encodes what the filter does, so a
+// filter that has it already need not be replaced.
 func (t Table) filterName() string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "probes@%d ", t.Probes)

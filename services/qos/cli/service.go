@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/services/qos"
 )
 
-// Service returns what the program has of QoS.
+// Service returns the service definition and the commands of QoS.
 func Service() commands.Service {
 	return commands.Service{
 		Definitions: []kit.Definition{qos.Definition()},

@@ -2,16 +2,17 @@ package flowpath
 
 import "time"
 
-// Counter is what a flow has carried according to a switch's counters. Rate is in bits per
-// second, at the last reading.
+// Counter holds the traffic of a flow according to a switch's counters. At is the time of the last
+// reading. Rate is the rate at that time, in bits per second.
 type Counter struct {
 	Bytes uint64
 	At    time.Time
 	Rate  uint64
 }
 
-// Read records a reading and returns the rate since the previous one. It returns false if
-// there is none.
+// Read records a reading, and returns the rate since the previous reading in bits per second. It
+// returns false if there is no such rate, because the reading is the first, or not newer, or the
+// counter was restarted.
 func (c *Counter) Read(bytes uint64, at time.Time) (uint64, bool) {
 	old := *c
 	if !at.After(old.At) {

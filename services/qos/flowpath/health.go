@@ -10,26 +10,26 @@ const (
 	startGrace      = 15 * time.Second
 )
 
-// Health is what is known about a path's links. The zero value is that of a path that has
-// not been complete since the start.
+// Health records whether a path's links are present. The zero value belongs to a path that has not
+// been complete since the start.
 type Health struct {
-	intact       bool      // whether all links have been present since the start
-	missingSince time.Time // since when a link has been missing that may still be there
+	intact       bool      // whether all links have been present together since the start
+	missingSince time.Time // time since which a link is not certain to be present
 }
 
 // Intact returns the health of a path whose links are all present.
 func Intact() Health { return Health{intact: true} }
 
-// WasIntact reports whether all links of the path have been present since the start.
+// WasIntact reports whether all links of the path have been present together since the start.
 func (h *Health) WasIntact() bool { return h.intact }
 
-// MissingSince returns since when a link has been missing that may still be there; zero if
-// none is.
+// MissingSince returns the time since which a link is reported as missing but may still exist; zero
+// if none is.
 func (h *Health) MissingSince() time.Time { return h.missingSince }
 
-// Update records which link is missing, as kit.MissingLink reports it, and reports
-// whether the path has to be given up: at once if the loss is certain and the path was
-// intact, otherwise after it has lasted.
+// Update records which link is missing, as kit.MissingLink reports it, and reports whether the path
+// has to be given up. If the loss is certain and the path was intact, that is so at once, otherwise
+// only after disconnectGrace or startGrace.
 func (h *Health) Update(missing string, certain bool, now time.Time) bool {
 	switch {
 	case missing == "":

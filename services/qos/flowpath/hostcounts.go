@@ -5,12 +5,12 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// HostCounts counts flows by their end hosts, so that events of a host, which hosts can
-// cause at will, are handled only if the host has a flow. It is not safe for concurrent
-// use.
+// HostCounts counts flows by their end hosts. Hosts can cause events at will, and with these counts
+// a service handles such an event only if the host has a flow. HostCounts is not safe for
+// concurrent use.
 type HostCounts map[openflow.MAC]int
 
-// Add adds a flow.
+// Add counts a flow with the header h.
 func (e HostCounts) Add(h match.Header) {
 	e[h.EthSrc]++
 	e[h.EthDst]++
@@ -25,5 +25,5 @@ func (e HostCounts) Remove(h match.Header) {
 	}
 }
 
-// Has reports whether a host is an end of a flow.
+// Has reports whether a host is an end of any flow.
 func (e HostCounts) Has(mac openflow.MAC) bool { return e[mac] > 0 }

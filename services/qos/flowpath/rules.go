@@ -13,11 +13,11 @@ import (
 type Forwarding struct {
 	Header match.Header
 	Hops   []network.Hop
-	// Stage and Offset are those of the rules.
+	// Stage and Offset are the stage and the priority offset of the rules.
 	Stage  network.Stage
 	Offset uint16
-	// Idle is how long the flow has to be silent until the rule where it enters is removed
-	// and its owner notified, in whole seconds.
+	// Idle is how long the flow has to be silent before the rule where it enters is removed and its
+	// owner notified, in whole seconds.
 	Idle time.Duration
 	// Meter returns the meter that traffic out of a port has to pass; zero for none. A nil
 	// function means that there are no meters.
@@ -70,22 +70,22 @@ func AllPorts(hops []network.Hop) (out []network.PortRef) {
 	return out
 }
 
-// Network is what this package needs of a network; kit.Network implements it.
+// Network is the part of a network that this package uses; kit.Network implements it.
 type Network interface {
 	Topology() *network.Topology
 	HostByMAC(mac openflow.MAC, vlan uint16) (network.Host, bool)
 	CanMatch(openflow.DatapathID, openflow.Field) (can, known bool)
 }
 
-// MatchesTCPFlags reports whether a switch's rules can match TCP flags. It returns true for
-// a switch that is not connected, because the switch has accepted such rules before.
+// MatchesTCPFlags reports whether a switch's rules can match TCP flags. It returns true for a
+// switch that is not connected, because that switch may have accepted such rules before.
 func MatchesTCPFlags(n Network, d openflow.DatapathID) bool {
 	can, known := n.CanMatch(d, openflow.FieldTCPFlags)
 	return can || !known
 }
 
-// HostMoved reports whether a host of a flow is at another port than the one where the flow
-// enters or leaves.
+// HostMoved reports whether the source of a flow is now at another port than from, or its
+// destination at another port than to.
 func HostMoved(n Network, h match.Header, from, to network.PortRef) bool {
 	elsewhere := func(mac openflow.MAC, than network.PortRef) bool {
 		host, known := n.HostByMAC(mac, h.VLAN)

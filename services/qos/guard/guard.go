@@ -22,35 +22,34 @@ import (
 const Owner = "qos-guard"
 
 const (
-	// MeterBase is added to a port's number to make the number of its meter: numbers from
-	// MeterBase up to twice that belong to links.
+	// MeterBase is added to a port's number to get the number of its meter. Meter numbers from
+	// MeterBase up to twice MeterBase belong to links.
 	MeterBase = 0x4000
-	// Floor is the part of a link that best effort always gets, in percent, even if the
-	// whole link is promised: a flow that cannot be accepted is slow, not cut off. It is
-	// taken from what a promise may lack (tolerance, 5 %), which also has to cover the
-	// noise of package reserve (1 %), the error of measured use (0.12 % in the tests of
-	// package network; it is a difference of counters, not smoothed), and what occupies a
-	// wire but is counted by no port, meter or HTB class: preamble, checksum and gap, 24
-	// bytes for each frame of 1514 (1.6 %). All of them count headers, including those of
-	// Ethernet, which are part of what is promised.
+	// Floor is the part of a link that best effort always gets, in percent, even if the whole link
+	// is promised. A flow that cannot be accepted is therefore slow, but not cut off. Floor is
+	// taken from the part of a promise that may be lacking (tolerance, 5 %). The same part also has
+	// to cover the noise of package reserve (1 %), the error of measured use (0.12 % in the tests
+	// of package network; it is a difference of counters, not smoothed), and the bytes that occupy
+	// a wire but are counted by no port, meter or HTB class: preamble, checksum and gap, 24 bytes
+	// for each frame of 1514 (1.6 %). Ports, meters and HTB classes all count headers, including
+	// those of Ethernet, which are part of what is promised.
 	Floor = 2
-	// minShare is the part of a link, in percent, that best effort gets at least where
-	// nothing is promised that it could harm; like other traffic it competes for more. If
-	// that does not fill the link, the rest of the link can be measured, and flows that
-	// wait can be accepted.
+	// minShare is the part of a link, in percent, that best effort gets at least where it can harm
+	// no promise; like other traffic it competes for more. If that does not fill the link, the rest
+	// of the link can be measured, and flows that wait for a promise can be accepted.
 	minShare = 25
-	// margin is the part of a link, in percent, that is left to neither promises nor
-	// limited traffic. It is for traffic without a meter, such as the answers to traffic
-	// that is not critical, and for what is not counted.
+	// margin is the part of a link, in percent, that is left to neither promises nor limited
+	// traffic. It is for traffic without a meter, such as the answers to traffic that is not
+	// critical, and for bytes that are not counted.
 	margin = 4
-	// burstShare makes a meter pass one part in burstShare of a second's traffic at once,
-	// but at least minBurst, in kbit: a dozen packets of full size.
+	// burstShare is the divisor that gives a meter's burst: the traffic of one second, divided by
+	// burstShare. minBurst is the least burst, in kbit: a dozen packets of full size.
 	burstShare = 20
 	minBurst   = 144
 	// maxAtOnce bounds the switches that are asked at once.
 	maxAtOnce = 64
-	// unusedTime is how long a meter must have been unused before it is removed: longer
-	// than it takes to write rules.
+	// unusedTime is how long a meter must have been unused before it is removed. It is longer than
+	// the time to write rules that use the meter.
 	unusedTime = 4 * time.Second
 )
 
@@ -64,14 +63,15 @@ type Options struct {
 	Interval time.Duration
 }
 
-// user is a service whose rules use meters.
+// user is a service whose rules use meters. links returns the links with these meters; loaded is
+// closed once that includes the links from before the start.
 type user struct {
 	links  func() []network.PortRef
 	loaded <-chan struct{}
 }
 
-// Guard keeps one meter for each link on which traffic without a promise is limited; all of
-// that traffic shares it. Its methods may be called concurrently.
+// Guard keeps one meter for each link on which traffic without a promise is limited. All of that
+// traffic on the link shares the meter. Its methods may be called concurrently.
 type Guard struct {
 	Options
 	mu     sync.Mutex
@@ -79,11 +79,11 @@ type Guard struct {
 	users  []user
 }
 
-// meterState is the meter of a link.
+// meterState is the state of a link's meter.
 type meterState struct {
-	kbit     atomic.Uint32 // zero if there is none
+	kbit     atomic.Uint32 // the meter's rate; zero if there is no meter
 	used     time.Time     // guarded by the guard's lock
-	changing sync.Mutex    // held while the switch is asked
+	changing sync.Mutex    // held while the switch is asked to change the meter
 	refused  bool          // whether the switch refuses meters; guarded by changing
 }
 
@@ -110,14 +110,14 @@ func (g *Guard) Run(ctx context.Context) error {
 	return nil
 }
 
-// AddUser adds a user whose rules use the meters of the links that the function returns.
-// Once loaded is closed, these include the links from before the start. AddUser must be
+// AddUser adds a service whose rules use the meters of the links that the function returns. Once
+// loaded is closed, the function must also return the links from before the start. AddUser must be
 // called before Run.
 func (g *Guard) AddUser(links func() []network.PortRef, loaded <-chan struct{}) {
 	g.users = append(g.users, user{links, loaded})
 }
 
-// Meter returns the meter for traffic out of a port; zero if it has none.
+// Meter returns the number of the meter for traffic out of a port; zero if the port has none.
 func (g *Guard) Meter(at network.PortRef) uint32 {
 	if g.Kbit(at) == 0 {
 		return 0
@@ -125,7 +125,7 @@ func (g *Guard) Meter(at network.PortRef) uint32 {
 	return MeterBase + at.Port
 }
 
-// Kbit returns the rate of a link's meter; zero if it has none.
+// Kbit returns the rate of a link's meter, in kbit/s; zero if it has none.
 func (g *Guard) Kbit(at network.PortRef) uint32 {
 	if m := g.find(at); m != nil {
 		return m.kbit.Load()
@@ -133,14 +133,14 @@ func (g *Guard) Kbit(at network.PortRef) uint32 {
 	return 0
 }
 
-// find returns the state of a link's meter; nil if nobody has used it.
+// find returns the state of a link's meter; nil if the meter was never used or has been removed.
 func (g *Guard) find(at network.PortRef) *meterState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.meters[at]
 }
 
-// Ensure creates the meters of links that have none.
+// Ensure creates the meters of those links that have none, and adjusts the rates of the others.
 func (g *Guard) Ensure(ctx context.Context, links []network.PortRef) {
 	tasks.Each(links, maxAtOnce, func(at network.PortRef) {
 		if at.Port < MeterBase {
@@ -149,8 +149,7 @@ func (g *Guard) Ensure(ctx context.Context, links []network.PortRef) {
 	})
 }
 
-// Adjust updates the existing meters of links after something has been promised or
-// released.
+// Adjust updates the rates of the links' existing meters after a promise was made or released.
 func (g *Guard) Adjust(ctx context.Context, links []network.PortRef) {
 	tasks.Each(links, maxAtOnce, func(at network.PortRef) {
 		if m := g.find(at); m != nil {
@@ -164,7 +163,7 @@ func (g *Guard) Adjust(ctx context.Context, links []network.PortRef) {
 	})
 }
 
-// Stored is a meter in the form in which the store keeps it.
+// Stored is the form of a meter in the store.
 type Stored struct {
 	Link network.PortRef `json:"link"`
 	Kbit uint32          `json:"kbit"`
@@ -180,7 +179,7 @@ func (g *Guard) Stored(links []network.PortRef) (all []Stored) {
 	return all
 }
 
-// Restore declares the meters of an earlier controller.
+// Restore declares the meters that an earlier controller has stored.
 func (g *Guard) Restore(ctx context.Context, all []Stored) {
 	for _, m := range all {
 		if m.Kbit != 0 {
@@ -202,9 +201,9 @@ func (g *Guard) touch(at network.PortRef) *meterState {
 	return m
 }
 
-// setRate writes a link's meter if want returns, for the present rate, another rate that is
-// not zero. If that fails, the meter stays as it is, and setRate tries again when the link
-// is used next, unless the switch refuses meters.
+// setRate writes a link's meter with the rate that want returns for the present rate now, unless
+// that is zero or unchanged. If that fails, the meter stays as it is, and setRate tries again when
+// the link is used next, unless the switch refuses meters.
 func (g *Guard) setRate(ctx context.Context, at network.PortRef, m *meterState, want func(now uint32) uint32) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -222,9 +221,9 @@ func (g *Guard) setRate(ctx context.Context, at network.PortRef, m *meterState, 
 	g.Log.Warn("best effort is not held back on a link as it should be", "from", at, "error", err)
 }
 
-// rateFor returns the rate that a link leaves to best effort, in kbit/s: what is neither
-// promised nor used by unlimited traffic, so that promises lose nothing to it. It is zero
-// while the capacity is not known.
+// rateFor returns the rate that a link leaves to best effort, in kbit/s: the part that is neither
+// promised nor used by unlimited traffic, so that promises lose nothing to best effort. The rate is
+// zero while the capacity is not known.
 func (g *Guard) rateFor(at network.PortRef) uint32 {
 	capacity := g.Book.Use(at).Capacity
 	others, _ := g.Book.Others(at) // zero while not known
@@ -238,7 +237,7 @@ func (g *Guard) rateFor(at network.PortRef) uint32 {
 	return uint32(min(max(left, capacity*least/100)/1000, 1<<31))
 }
 
-// key returns the key of a meter in the ledger.
+// key returns the key of a link's meter in the rule ledger.
 func key(at network.PortRef) string { return "guard/" + at.String() }
 
 // Sweep removes meters that no user's rules use any more, and adjusts the others to
@@ -267,7 +266,7 @@ func (g *Guard) Sweep(ctx context.Context) {
 // unused reports whether no flow is about to use the meter. The guard's lock is held.
 func (m *meterState) unused() bool { return time.Since(m.used) >= unusedTime }
 
-// remove removes a meter, unless it is used again.
+// remove removes a meter, unless it has been used again meanwhile.
 func (g *Guard) remove(ctx context.Context, at network.PortRef, m *meterState) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -279,13 +278,13 @@ func (g *Guard) remove(ctx context.Context, at network.PortRef, m *meterState) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.kbit.Store(0); m.unused() { // otherwise somebody waits to create it again
+	if m.kbit.Store(0); m.unused() { // otherwise another call waits to create it again
 		delete(g.meters, at)
 	}
 }
 
-// NewMeter returns a meter that passes a rate, in kbit/s, and at once what one part of a
-// second brings.
+// NewMeter returns a meter that passes the rate kbit, in kbit/s. Its burst is the traffic of one
+// second divided by part, but at least minBurst.
 func NewMeter(sw openflow.DatapathID, id, kbit, part uint32) network.Meter {
 	return network.Meter{
 		Switch: sw, ID: id, Flags: openflow.MeterFlagKbps | openflow.MeterFlagBurst,

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// fastInterval is the interval of polls of the kernel while connections carry data, or
-	// one is new; slowInterval is that while they do not. A poll asks for all connections,
-	// or only for what the host has carried, while that shows that none of them can have
-	// become large. Without connections the kernel is not polled. A connection is new for
-	// slowInterval.
+	// fastInterval is the interval of polls of the kernel while connections carry data, or while a
+	// connection is new. slowInterval is the interval otherwise. A connection is new for
+	// slowInterval. A poll asks only for the number of bytes that the host has carried, as long as
+	// that shows that no connection can have become large, and otherwise for all connections.
+	// Without connections the kernel is not polled.
 	fastInterval = 250 * time.Millisecond
 	slowInterval = 2 * time.Second
-	// cleanupTimeout bounds undoing the agent's changes.
+	// cleanupTimeout bounds the time to undo the agent's changes of the host.
 	cleanupTimeout = 15 * time.Second
 )
 
 // Options holds what New needs.
 type Options struct {
 	Policy
-	// DSCP is the mark.
+	// DSCP is the mark of SYNs of further subflows.
 	DSCP int
-	// State is a file in which the agent records what has to be undone.
+	// State is the path of a file in which the agent records the setting that it has to restore.
 	State string
 	Log   *slog.Logger
 }
@@ -53,15 +53,15 @@ func (o *Options) Check() error {
 }
 
 const (
-	// maxSubflows is how many subflows the kernel allows a connection besides its first.
+	// maxSubflows is the number of subflows that the kernel allows a connection besides its first.
 	maxSubflows = 7
-	// maxAddresses is how many address identifiers there are.
+	// maxAddresses is the number of address identifiers in MPTCP that the agent can use.
 	maxAddresses = 254
 )
 
-// kernel is what the agent needs of the host's kernel.
+// kernel contains the functions of the host's kernel that the agent uses.
 type kernel interface {
-	// Octets returns how many bytes of IP packets the host has sent and received.
+	// Octets returns the number of bytes of IP packets that the host has sent and received.
 	Octets() (uint64, error)
 	Connections() ([]Connection, error)
 	Carried(local, remote netip.AddrPort) (uint64, error)
@@ -88,13 +88,13 @@ type Agent struct {
 	logLimit lograte.Limit
 
 	connections connections
-	// octetsAtPoll is the host's octet count when connections were last requested;
-	// latestOctets is the latest.
+	// octetsAtPoll is the host's byte count when the connections were last requested. latestOctets
+	// is the latest byte count.
 	octetsAtPoll, latestOctets uint64
-	// budget is how many bytes the host may carry since then before anything has to be
-	// done; zero if not known.
+	// budget is the number of bytes that the host may carry since octetsAtPoll before the agent may
+	// have to act; zero if not known.
 	budget uint64
-	// newest is when a connection was last created.
+	// newest is the time at which a connection was last created.
 	newest time.Time
 	now    func() time.Time
 }
@@ -105,8 +105,8 @@ func New(o Options) *Agent { return &Agent{Options: o, connections: connections{
 // Run runs the agent until ctx ends, and then undoes its changes of the host. Existing
 // subflows stay.
 //
-// Only one agent may run on a host: another would undo the changes of this one. The error
-// then wraps folderlock.ErrBusy.
+// Only one agent may run on a host, because another would undo the changes of the first. If an
+// agent runs already, the error wraps folderlock.ErrBusy.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	lock, err := folderlock.TakeFile(a.State)
 	if err != nil {
@@ -146,13 +146,13 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return a.loop(ctx, heard)
 }
 
-// notification is what the kernel has reported at one time.
+// notification holds the events, or the error, of one message from the kernel.
 type notification struct {
 	events []Event
 	err    error
 }
 
-// receiveEvents receives events until ctx ends or the subscription does.
+// receiveEvents passes on events until ctx ends or the subscription ends.
 func receiveEvents(ctx context.Context, from *Events, to chan<- notification) {
 	for ctx.Err() == nil {
 		events, err := from.Next()
@@ -166,7 +166,7 @@ func receiveEvents(ctx context.Context, from *Events, to chan<- notification) {
 	}
 }
 
-// loop polls connections as often as there is a reason, until ctx ends.
+// loop polls connections, at the intervals that poll returns and soon after events, until ctx ends.
 func (a *Agent) loop(ctx context.Context, from <-chan notification) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -200,8 +200,8 @@ func (a *Agent) loop(ctx context.Context, from <-chan notification) error {
 	}
 }
 
-// handle handles a notification of the kernel, and reports whether connections are to be
-// polled soon: there is a new one, or events were lost.
+// handle handles a notification of the kernel, and reports whether connections should be polled
+// soon, because one is new or events were lost.
 func (a *Agent) handle(h notification) bool {
 	soon := errors.Is(h.err, ErrMissed)
 	if soon {
@@ -224,9 +224,9 @@ func (a *Agent) handle(h notification) bool {
 	return soon
 }
 
-// poll asks the kernel for connections, and opens and ends subflows accordingly. It returns
-// when to poll again, and false if there are no connections. While the host has not carried
-// enough to change anything, it does not ask the kernel for the connections.
+// poll asks the kernel for connections, and opens and ends subflows accordingly. It returns the
+// time until the next poll, and false if there are no connections. While the host has carried fewer
+// bytes than budget, no connection can need a change, and poll does not ask for the connections.
 func (a *Agent) poll() (next time.Duration, any bool) {
 	now := a.now()
 	next = slowInterval
@@ -279,9 +279,9 @@ func (a *Agent) poll() (next time.Duration, any bool) {
 	return next, len(a.connections) > 0
 }
 
-// openSubflow opens a subflow, and reports whether it did. If the kernel refuses, the
-// connection belongs to the kernel's own path manager, or its peer accepts no more: then it
-// is left alone from then on.
+// openSubflow opens a subflow, and reports whether it did. The kernel refuses if the connection
+// belongs to the kernel's own path manager, or if its peer accepts no more subflows. The connection
+// then gets no further subflows.
 func (a *Agent) openSubflow(o openRequest, now time.Time) bool {
 	f := o.of
 	if err := a.kernel.Open(f.Token, o.local, o.id, o.remote); err != nil {
@@ -295,13 +295,13 @@ func (a *Agent) openSubflow(o openRequest, now time.Time) bool {
 	return true
 }
 
-// evaluate ends the subflows of a connection that contribute nothing.
+// evaluate ends the subflows of a connection that carry next to nothing.
 func (a *Agent) evaluate(f *trackedConn, now time.Time) {
 	for _, o := range f.toEvaluate(now) {
 		o.evaluated = true
 		carried, err := a.kernel.Carried(o.local, o.remote)
 		if err != nil || f.isUseful(o, carried) {
-			continue // the kernel reports the end of a subflow
+			continue // the kernel reports when a subflow ends by itself
 		}
 		f.finished = true
 		if err := a.kernel.End(f.Token, o.local, o.remote); err != nil {

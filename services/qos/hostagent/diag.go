@@ -11,21 +11,21 @@ import (
 	"github.com/sluice-net/sluice/internal/genl"
 )
 
-// Connection is what the kernel reports about an MPTCP connection of this host.
+// Connection is the kernel's report about an MPTCP connection of this host.
 type Connection struct {
 	// Token is the token that this host has chosen; it identifies the connection here.
 	Token         uint32
-	Local, Remote netip.AddrPort // of its first subflow
-	// Carried is how many bytes it has sent and received so far. If Counted is false, the
-	// count started at an arbitrary number.
+	Local, Remote netip.AddrPort // the ends of its first subflow
+	// Carried is the number of bytes that the connection has sent and received so far. If Counted
+	// is false, the count started at an arbitrary number.
 	Carried uint64
 	Counted bool
-	// Fallback reports that it has fallen back to plain TCP, and so never has further
-	// subflows.
+	// Fallback reports whether the connection has fallen back to plain TCP, and so never has
+	// further subflows.
 	Fallback bool
 }
 
-// These are numbers of linux/inet_diag.h, linux/sock_diag.h and linux/mptcp.h.
+// Constants of linux/inet_diag.h, linux/sock_diag.h and linux/mptcp.h.
 const (
 	sockDiagByFamily  = 20
 	diagRequestLen    = 56
@@ -44,8 +44,8 @@ const (
 	infoLenBytes      = 80 // of kernels that count bytes, from 6.5 on
 )
 
-// diagRequest asks for all established sockets of one address family, or for the one
-// between two ends.
+// diagRequest asks for all established sockets of one address family, or for the one between two
+// endpoints.
 type diagRequest struct {
 	family        uint8
 	local, remote netip.AddrPort
@@ -110,7 +110,7 @@ func parseConnection(b []byte) (c Connection, ok bool) {
 	return c, false
 }
 
-// endpoint parses an address of a family, and a port.
+// endpoint parses an address of the given family, and a port.
 func endpoint(family uint8, addr, port []byte) (netip.AddrPort, bool) {
 	var a netip.Addr
 	switch family {
@@ -124,8 +124,8 @@ func endpoint(family uint8, addr, port []byte) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port)), true
 }
 
-// parseInfo parses a struct mptcp_info. Kernels that do not count bytes report sequence
-// numbers, which start anywhere: their difference over time is what was carried.
+// parseInfo parses a struct mptcp_info. Kernels that do not count bytes report sequence numbers,
+// which start at an arbitrary number. Only their differences are numbers of bytes.
 func (c *Connection) parseInfo(b []byte) {
 	c.Fallback = binary.NativeEndian.Uint32(b[8:])&flagFallback != 0
 	c.Token = binary.NativeEndian.Uint32(b[infoToken:])
@@ -143,7 +143,7 @@ const (
 	tcpLen           = 136
 )
 
-// Carried returns how many bytes a TCP connection of this network namespace has sent and
+// Carried returns the number of bytes that a TCP connection of this network namespace has sent and
 // received.
 func Carried(local, remote netip.AddrPort) (uint64, error) {
 	family := uint8(unix.AF_INET)
@@ -164,7 +164,8 @@ func Carried(local, remote netip.AddrPort) (uint64, error) {
 	return 0, fmt.Errorf("the kernel does not say what the connection from %v to %v has carried", local, remote)
 }
 
-// parseCarried parses a message of sock_diag about a TCP connection.
+// parseCarried parses a message of sock_diag about a TCP connection, and returns the number of
+// bytes that the connection has carried. It returns false if the message lacks it.
 func parseCarried(b []byte) (uint64, bool) {
 	if len(b) < diagMessageLen {
 		return 0, false

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/internal/genl"
 )
 
-// EventKind is what has happened to a connection or a subflow.
+// EventKind is the kind of an event about a connection or a subflow.
 type EventKind uint8
 
-// These are the kinds of events that the agent follows, with the kernel's numbers.
+// These are the kinds of events that the agent handles, with the kernel's numbers.
 const (
 	ConnectionCreated EventKind = 1
 	ConnectionClosed  EventKind = 3
@@ -23,13 +23,13 @@ const (
 	SubflowClosed     EventKind = 11
 )
 
-// Event is a report of the kernel's path manager. Local and Remote are the ends of the
-// subflow, or of a connection's first one.
+// Event is an event of the kernel's path manager. Local and Remote are the ends of the subflow, or,
+// in an event about a connection, the ends of its first subflow.
 type Event struct {
 	Kind          EventKind
 	Token         uint32
 	Local, Remote netip.AddrPort
-	// Server reports that the other end has opened the connection.
+	// Server reports whether the other end has opened the connection.
 	Server bool
 }
 
@@ -48,7 +48,7 @@ const (
 	eventServer = 18
 )
 
-// ErrMissed means that the kernel had more events than could be received: some are lost.
+// ErrMissed means that the kernel had more events than could be received, and that some are lost.
 var ErrMissed = errors.New("events of the kernel's path manager were lost")
 
 // Events is a subscription to the events of the kernel's path manager.
@@ -72,7 +72,7 @@ func Subscribe() (*Events, error) {
 	return &Events{s}, nil
 }
 
-// Close ends the subscription; Next then returns.
+// Close ends the subscription. A pending call of Next then returns.
 func (e *Events) Close() { e.socket.Close() }
 
 // Next waits for events. It returns ErrMissed if some were lost, and can be called again
@@ -93,8 +93,8 @@ func (e *Events) Next() (all []Event, err error) {
 	return all, nil
 }
 
-// parseEvent parses a message of generic netlink. It returns false if the message is no
-// event of a kind that is followed, or is incomplete.
+// parseEvent parses a message of generic netlink. It returns false if the message is not an event
+// of a kind that the agent handles, or is incomplete.
 func parseEvent(b []byte) (e Event, ok bool) {
 	if len(b) < unix.GENL_HDRLEN {
 		return e, false

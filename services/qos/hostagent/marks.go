@@ -15,8 +15,8 @@ const table = "inet sluice_host"
 // nftTimeout bounds a call of nft.
 const nftTimeout = 10 * time.Second
 
-// ruleset returns the rules that give SYNs that join a connection the mark, and touch
-// nothing else. They replace what an agent that was killed has left.
+// ruleset returns the nftables rules that mark SYNs that join a connection, and change no other
+// packets. They replace the table of an agent that was killed.
 func ruleset(dscp int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "add table %s\ndelete table %s\ntable %s {\n\tchain output {\n\t\ttype filter hook output priority mangle; policy accept;\n", table, table, table)
@@ -27,7 +27,7 @@ func ruleset(dscp int) string {
 	return b.String()
 }
 
-// mark makes the kernel set the mark; unmark removes the table.
+// mark makes the kernel mark SYNs that join a connection. unmark removes the table that does so.
 func mark(ctx context.Context, dscp int) error { return nft(ctx, ruleset(dscp)) }
 func unmark(ctx context.Context) error         { return nft(ctx, "delete table "+table) }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Octets returns how many bytes of IP packets this network namespace has sent and received
-// since it exists: no connection has carried more.
+// Octets returns the number of bytes of IP packets that this network namespace has sent and
+// received since it was created. No connection can have carried more.
 func Octets() (uint64, error) {
 	self, err := procfs.Self()
 	if err != nil {
@@ -17,7 +17,7 @@ func Octets() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("what this host has carried: %w", err)
 	}
-	six, err := self.Snmp6() // empty where there is no IPv6
+	six, err := self.Snmp6() // empty on a host without IPv6
 	if err != nil {
 		return 0, fmt.Errorf("what this host has carried by IPv6: %w", err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// pathManagerSetting is the sysctl that selects the path manager of new connections, with
-// the value of the user-space one: by name from Linux 6.15 on, by number before.
+// pathManagerSetting is a sysctl that selects the path manager of new connections, with the value
+// that selects the user-space one: a name from Linux 6.15 on, a number before.
 type pathManagerSetting struct{ path, userspace string }
 
 var pathManagerSettings = []pathManagerSetting{
@@ -19,14 +19,16 @@ var pathManagerSettings = []pathManagerSetting{
 	{"/proc/sys/net/mptcp/pm_type", "1"},
 }
 
-// selection is the path manager that new connections had before. A file keeps it as long as
-// it is changed, so that the next agent can undo the change if this one is killed.
+// selection is the setting of the path manager for new connections before the agent changed it. A
+// file holds it while it is changed, so that the next agent can undo the change if this one is
+// killed.
 type selection struct {
 	pathManagerSetting
 	file, before string
 }
 
-// selectUserspace gives new connections the user-space path manager.
+// selectUserspace makes new connections use the user-space path manager, and records the previous
+// setting in file.
 func selectUserspace(file string) (*selection, error) {
 	for _, m := range pathManagerSettings {
 		now, err := os.ReadFile(m.path)
@@ -54,7 +56,7 @@ func (s *selection) set() error {
 	return nil
 }
 
-// restore restores the path manager of new connections.
+// restore restores the previous path manager of new connections, and removes the file.
 func (s *selection) restore() error {
 	err := os.WriteFile(s.path, []byte(s.before), 0o644)
 	if err == nil {

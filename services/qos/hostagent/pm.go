@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/genl"
 )
 
-// These are numbers of linux/mptcp_pm.h.
+// Constants of linux/mptcp_pm.h.
 const (
 	pmFamily  = "mptcp_pm"
 	pmVersion = 1

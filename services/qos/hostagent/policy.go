@@ -9,41 +9,42 @@ import (
 
 // Policy determines which connections get further subflows.
 type Policy struct {
-	// Threshold is how many bytes a connection has to carry until it gets its first further
-	// subflow; it gets another for each Threshold bytes more.
+	// Threshold is the number of bytes that a connection has to carry before it gets its first
+	// further subflow. It gets another for each Threshold bytes more.
 	Threshold uint64
-	// Subflows bounds the further subflows of a connection, Most those of all connections
+	// Subflows bounds the further subflows of one connection. Most bounds those of all connections
 	// together.
 	Subflows, Most int
-	// Addresses lists the addresses of this host from which they are opened, in turn; if it
-	// is empty, the address of the connection itself is used.
+	// Addresses lists the addresses of this host from which subflows are opened, in turn. If it is
+	// empty, subflows are opened from the connection's own local address.
 	Addresses []netip.Addr
 }
 
 const (
-	// establishTimeout is how long a connection may take to be established.
+	// establishTimeout is how long a connection that was reported as created may take to be
+	// established.
 	establishTimeout = 10 * time.Second
-	// answerTimeout is how long a subflow may take to be established. The kernel reports
-	// when it is established, but not that its peer does not answer, or refuses it.
+	// answerTimeout is how long a subflow may take to be established. The kernel reports when it is
+	// established, but not that its peer does not answer or refuses it.
 	answerTimeout = 10 * time.Second
-	// evaluateAfter is the age at which a subflow is evaluated, if its connection has
-	// carried evaluateBytes since it was opened. A subflow that has carried less than one
-	// part in minPart of that contributes nothing.
+	// evaluateAfter is the age at which a subflow is evaluated, if its connection has carried
+	// evaluateBytes since the subflow was opened. A subflow contributes nothing if it has carried
+	// less than the connection's bytes since then, divided by minPart.
 	evaluateAfter = 3 * time.Second
 	evaluateBytes = 1 << 20
 	minPart       = 20
 )
 
-// trackedConn is a connection that the agent knows.
+// trackedConn is a connection that the agent tracks.
 type trackedConn struct {
 	Connection
 	// first is the value of Carried when the connection was first seen, for a kernel that
 	// does not count bytes.
 	first uint64
-	// server reports that the other end has opened the connection. Only that end can open
-	// further subflows, because nobody listens at its port.
+	// server reports whether the other end has opened the connection. Only that end can then open
+	// further subflows, because it does not listen at its own port.
 	server   bool
-	since    time.Time // when it first became known
+	since    time.Time // when the agent first learned about it
 	opened   int       // number of subflows opened so far
 	finished bool      // whether it gets no more subflows
 	subflows []*ownSubflow
@@ -51,14 +52,14 @@ type trackedConn struct {
 
 // ownSubflow is a subflow that the agent has opened.
 type ownSubflow struct {
-	local, remote netip.AddrPort // zero port until the kernel has reported it
+	local, remote netip.AddrPort // the local port is zero until the kernel has reported it
 	at            time.Time
-	// since is what the connection had carried then.
+	// since is the number of bytes that the connection had carried when the subflow was opened.
 	since     uint64
 	evaluated bool
 }
 
-// openRequest describes a subflow that is to be opened.
+// openRequest describes a subflow that has to be opened.
 type openRequest struct {
 	of     *trackedConn
 	local  netip.Addr
@@ -66,7 +67,7 @@ type openRequest struct {
 	remote netip.AddrPort
 }
 
-// nextSubflow returns the subflow that a connection is to get now, and reports whether
+// nextSubflow returns the subflow that should be opened for a connection now, and reports whether
 // there is one.
 func (p *Policy) nextSubflow(f *trackedConn) (openRequest, bool) {
 	due := p.Threshold * uint64(f.opened+1)
@@ -82,10 +83,10 @@ func (p *Policy) nextSubflow(f *trackedConn) (openRequest, bool) {
 	return o, true
 }
 
-// bytesUntilAction returns how many bytes each connection may carry until anything has to
-// be done about one; zero if time alone may require that.
+// bytesUntilAction returns how many bytes any connection may carry before the agent has to act on
+// it. It returns zero if the passing of time alone may require that.
 func (p *Policy) bytesUntilAction(all connections) uint64 {
-	least := p.Threshold // for a connection that has not been reported yet
+	least := p.Threshold // the limit for a connection that is not known yet
 	for _, f := range all {
 		due := p.Threshold * uint64(f.opened+1)
 		switch {
@@ -101,7 +102,7 @@ func (p *Policy) bytesUntilAction(all connections) uint64 {
 	return least
 }
 
-// toEvaluate returns the subflows of a connection that are to be evaluated now.
+// toEvaluate returns the subflows of a connection that have to be evaluated now.
 func (f *trackedConn) toEvaluate(now time.Time) (all []*ownSubflow) {
 	for _, o := range f.subflows {
 		if !o.evaluated && o.local.Port() != 0 && now.Sub(o.at) >= evaluateAfter && f.Carried-o.since >= evaluateBytes {
@@ -111,8 +112,8 @@ func (f *trackedConn) toEvaluate(now time.Time) (all []*ownSubflow) {
 	return all
 }
 
-// dropUnanswered removes the subflows that were not established in time, and reports
-// whether there was one: then its connection gets no more.
+// dropUnanswered removes the subflows that were not established in time, and reports whether there
+// were any. If there were, the connection gets no more subflows.
 func (f *trackedConn) dropUnanswered(now time.Time) bool {
 	before := len(f.subflows)
 	f.subflows = slices.DeleteFunc(f.subflows, func(o *ownSubflow) bool { return o.local.Port() == 0 && now.Sub(o.at) >= answerTimeout })
@@ -126,10 +127,10 @@ func (f *trackedConn) isUseful(o *ownSubflow, carried uint64) bool {
 	return carried >= (f.Carried-o.since)/minPart
 }
 
-// connections holds what the agent knows about all connections, by token.
+// connections holds the connections that the agent tracks, by token.
 type connections map[uint32]*trackedConn
 
-// openSubflows returns how many subflows that the agent has opened exist.
+// openSubflows returns the number of existing subflows that the agent has opened.
 func (b connections) openSubflows() (n int) {
 	for _, f := range b {
 		n += len(f.subflows)
@@ -137,8 +138,8 @@ func (b connections) openSubflows() (n int) {
 	return n
 }
 
-// maxConnections bounds the connections that are tracked before the kernel is asked for
-// them.
+// maxConnections bounds the connections that are added by events, before the agent has asked the
+// kernel for all connections.
 const maxConnections = 1 << 16
 
 // add adds a connection that the kernel has reported as created.
@@ -148,10 +149,10 @@ func (b connections) add(e Event, now time.Time) {
 	}
 }
 
-// update updates the connections with what the kernel reports, and returns whether any has
-// carried more than idleBytes since the last update. Connections that are not reported are
-// over, except those that have just been created. If it is not known who opened a
-// connection, the end with the higher port counts as the opener.
+// update updates the connections with the kernel's reports, and reports whether any has carried
+// more than idleBytes since the last update. Connections without a report are over, except those
+// that have just been created. If it is not known which end opened a connection, the end with the
+// higher port counts as the opener.
 func (b connections) update(all []Connection, now time.Time) (busy bool) {
 	there := map[uint32]bool{}
 	for _, c := range all {
@@ -176,13 +177,14 @@ func (b connections) update(all []Connection, now time.Time) (busy bool) {
 	return busy
 }
 
-// isLocal reports whether a connection does not leave its host, so that no network carries
+// isLocal reports whether both ends of a connection are on this host, so that no network carries
 // it.
 func (c *Connection) isLocal() bool {
 	return c.Remote.Addr().IsLoopback() || c.Remote.Addr() == c.Local.Addr()
 }
 
-// idleBytes is how much a connection may carry between two polls and still count as idle.
+// idleBytes is the number of bytes that a connection may carry between two polls and still count as
+// idle.
 const idleBytes = 64 << 10
 
 // subflowChanged handles an event about a subflow that the agent has opened.
@@ -199,8 +201,8 @@ func (f *trackedConn) subflowChanged(e Event) {
 	}
 }
 
-// byCarried returns the connections, those that have carried most first, because they are
-// served first if not all can be.
+// byCarried returns the connections, ordered by the bytes that they have carried, the most first.
+// If not all connections can get a subflow, those that have carried most get one.
 func (b connections) byCarried() []*trackedConn {
 	var all []*trackedConn
 	for _, f := range b {

@@ -8,23 +8,24 @@ import (
 	"strings"
 )
 
-// These are keys of external_ids.
+// These are keys of external_ids in the database.
 const (
-	// TagMark and TagOwn, on a queue, are the DSCP with which its packets are to be marked,
-	// and the one that they get back.
+	// TagMark and TagOwn, on a queue, are the DSCP with which its packets should be marked, and the
+	// DSCP that they get back.
 	TagMark = "sluice-mark"
 	TagOwn  = "sluice-dscp"
-	// TagKept, on a queue, is a DSCP that some of its packets have already, and keep: that
-	// of connections of its class between two agents.
+	// TagKept, on a queue, is a DSCP that some of its packets have already and keep: connections of
+	// its class use it between two agents.
 	TagKept = "sluice-kept-dscp"
 	// TagProbes, on a queue, marks the queue of the controller's probes of links, which are
 	// not IP packets and have no mark.
 	TagProbes = "sluice-probes"
-	// TagKnown, on a port's QoS, is the list of what the classifier has installed.
+	// TagKnown, on a port's QoS, is the list of entries that the classifier has installed.
 	TagKnown = "sluice-classifier"
 )
 
-// Entry is the mark of one queue.
+// Entry is the mark of one queue. Mark is the DSCP of marked packets, and Own the DSCP that they
+// get back.
 type Entry struct {
 	Queue     uint32
 	Mark, Own uint8
@@ -36,12 +37,12 @@ func (e Entry) String() string { return fmt.Sprintf("%d:%d>%d", e.Queue, e.Mark,
 // Kept returns the entry of packets that have their mark already, and keep it.
 func Kept(queue uint32, dscp uint8) Entry { return Entry{Queue: queue, Mark: dscp, Own: dscp} }
 
-// Tags returns the tags of the queue's row.
+// Tags returns the tags of the entry for the queue's row.
 func (e Entry) Tags() map[string]string {
 	return map[string]string{TagMark: strconv.Itoa(int(e.Mark)), TagOwn: strconv.Itoa(int(e.Own))}
 }
 
-// Read returns the entry in a queue's tags; ok is false if its packets are not to be
+// Read returns the entry in a queue's tags. ok is false if the queue's packets should not be
 // marked.
 func Read(queue uint32, tags map[string]string) (e Entry, ok bool, err error) {
 	if tags[TagMark] == "" || tags[TagOwn] == "" {
@@ -53,8 +54,8 @@ func Read(queue uint32, tags map[string]string) (e Entry, ok bool, err error) {
 	return Entry{queue, mark, own}, err == nil, err
 }
 
-// ReadKept returns the entry of a queue's packets that keep their mark; ok is false if
-// there is none.
+// ReadKept returns the entry of those packets of a queue that keep their mark. ok is false if there
+// are none.
 func ReadKept(queue uint32, tags map[string]string) (e Entry, ok bool, err error) {
 	if tags[TagKept] == "" {
 		return Entry{}, false, nil
@@ -71,7 +72,7 @@ func dscp(queue uint32, key string, tags map[string]string) (uint8, error) {
 	return uint8(n), nil
 }
 
-// List returns the value of TagKnown for entries.
+// List returns the value of TagKnown that lists the entries.
 func List(entries []Entry) string {
 	words := make([]string, len(entries))
 	for i, e := range entries {
@@ -80,5 +81,5 @@ func List(entries []Entry) string {
 	return strings.Join(words, " ")
 }
 
-// Contains reports whether an entry is in a list.
+// Contains reports whether a value of TagKnown lists an entry.
 func Contains(list string, e Entry) bool { return slices.Contains(strings.Fields(list), e.String()) }

@@ -14,7 +14,8 @@ type field struct {
 	// read returns the field's values, any of which may match. If the text is invalid, it
 	// returns no values and a description of valid ones.
 	read func(string) ([]openflow.OXM, string)
-	// types and proto are what a packet has to be for the field to exist.
+	// types and proto are the ethertypes and the IP protocol of the packets that have the field;
+	// nil and zero if all packets may have it.
 	types []uint16
 	proto uint8
 }

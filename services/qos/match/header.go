@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Header holds what the packets of one direction of a flow have in common: those of a
-// connection of a transport protocol, other IP packets between two hosts, or other frames
-// between two MAC addresses. It identifies the flow.
+// Header holds the header fields that the packets of one direction of a flow have in common, and
+// identifies the flow. A flow is a connection of a transport protocol, or all other IP packets of
+// one protocol between two hosts, or all other frames between two MAC addresses.
 type Header struct {
 	EthType          uint16
 	VLAN             uint16 // zero for none
@@ -42,7 +42,7 @@ func HeaderOf(h *packet.Headers) (Header, bool) {
 	return f, true
 }
 
-// Reverse returns the header of the answers.
+// Reverse returns the header of packets in the opposite direction.
 func (h Header) Reverse() Header {
 	h.EthSrc, h.EthDst = h.EthDst, h.EthSrc
 	h.Src, h.Dst = h.Dst, h.Src

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// MaxMatches bounds the matches of one description: each is a rule on every switch.
+// MaxMatches bounds the matches of one description, because each becomes a rule on every switch.
 const MaxMatches = 64
 
 // Parse returns matches that together select exactly the described packets, or all faults
@@ -38,14 +38,14 @@ func (f *Flow) Parse() ([]openflow.Match, kit.Faults) {
 	return p.matches()
 }
 
-// parser collects what the fields of a description say.
+// parser collects the values of a description's fields.
 type parser struct {
 	flow   *Flow
 	faults kit.Faults
 	// values holds, for each field, the values of which a packet must have one.
 	values [][]openflow.OXM
-	// types holds the ethertypes that are still possible, nil for all; protos holds the
-	// protocol. typesBy and protosBy name the fields that decided them, for messages.
+	// types holds the ethertypes that are still possible, nil for all. protos holds the protocol.
+	// typesBy and protosBy name the fields that determined them, for messages.
 	types, protos     []uint16
 	typesBy, protosBy string
 }
@@ -54,7 +54,7 @@ func (p *parser) fail(field string, value Text, want string) {
 	p.faults.Add(field, string(value), "%s", want)
 }
 
-// read parses a number that may be given by a name, and reports whether it is given.
+// read parses a number that may be written as a name, and reports whether it is given and valid.
 func (p *parser) read(field string, text Text, names map[string]uint32, low, high uint32, want string) (n uint16, given bool) {
 	v, ok := named(string(text), names, uint64(high))
 	if ok = ok && v >= low; !ok && text != "" {
@@ -89,7 +89,8 @@ func (p *parser) readField(fd *field) {
 	}
 }
 
-// restrict records that a field exists only in packets of the given types.
+// restrict records that a field exists only in packets of the given types, and reports whether such
+// packets are still possible.
 func (p *parser) restrict(name string, text Text, types []uint16) bool {
 	if p.types == nil {
 		p.types, p.typesBy = slices.Clone(types), name
@@ -106,7 +107,7 @@ func (p *parser) restrict(name string, text Text, types []uint16) bool {
 	return true
 }
 
-// matches returns the combinations of the values of all fields.
+// matches returns one match for each combination of the values of all fields.
 func (p *parser) matches() ([]openflow.Match, kit.Faults) {
 	all := p.values
 	if p.types != nil {
@@ -138,7 +139,8 @@ func (p *parser) matches() ([]openflow.Match, kit.Faults) {
 	return out, nil
 }
 
-// Of returns a packet as an exact match: a Match selects the packet if it covers this one.
+// Of returns the exact match of a packet. Another match selects the packet if it covers the exact
+// one.
 func Of(inPort uint32, h *packet.Headers) openflow.Match {
 	m, err := openflow.NewMatch(append(h.Fields(), openflow.InPort(inPort))...)
 	if err != nil { // cannot happen: the parser has read each of these fields from the frame

@@ -29,7 +29,7 @@ func number(low, high uint64, want string, of func(uint32) openflow.OXM) func(st
 	}
 }
 
-// named parses a number that may be given by a name, and reports whether it is valid.
+// named parses a number that may be written as a name, and reports whether it is valid.
 func named(s string, names map[string]uint32, high uint64) (uint32, bool) {
 	if n, ok := names[strings.ToLower(s)]; ok {
 		return n, true
@@ -55,7 +55,7 @@ func vlan(s string) ([]openflow.OXM, string) {
 	return number(1, 4094, "a VLAN, 1 to 4094, or none", func(v uint32) openflow.OXM { return openflow.VLANVID(uint16(v)) })(s)
 }
 
-// prefix returns a parser of an address, or of a prefix without bits beyond its length.
+// prefix returns a parser of an address, or of a prefix that has no bits set beyond its length.
 // Length zero matches every address of the family.
 func prefix(family func(netip.Addr) bool, want string, of func(netip.Prefix) openflow.OXM) func(string) ([]openflow.OXM, string) {
 	return func(s string) ([]openflow.OXM, string) {
@@ -100,8 +100,8 @@ func ports(of func(uint16) openflow.OXM) func(string) ([]openflow.OXM, string) {
 // block is a value and a mask as a flow entry matches them.
 type block struct{ value, mask uint16 }
 
-// blocks splits a range into the fewest masked values that cover exactly the range: at most
-// 30.
+// blocks splits a range into the fewest masked values that cover exactly the range. It returns at
+// most 30.
 func blocks(first, last uint32) []block {
 	var out []block
 	for next, end := first, last+1; next < end; {

@@ -1,28 +1,29 @@
 package reserve
 
-// account holds the promises on one link and their sums, because a search for a path asks
-// every link what it has available, and there may be thousands of promises.
+// account holds the promises on one link and their sums. The sums are kept because a search for a
+// path asks every link for its available capacity, and there may be thousands of promises.
 type account struct {
 	entries    map[Key]*entry
 	unmeasured map[Key]unmeasuredPromise
 	sums       sums
-	// start is the start of the window that is being measured; nil before the first.
+	// start is the start of the current measuring window; nil before the first window.
 	start    *windowStart
 	measured window
 }
 
-// unmeasuredPromise is a promise on a link whose traffic has not been measured yet.
+// unmeasuredPromise is a promise on a link where measurements do not show its traffic yet. All
+// rates are in bits per second.
 type unmeasuredPromise struct {
-	unseen uint64 // the part of its rate that is not counted as its use
-	shown  uint64 // the link's use when the promise was made, with what is counted since
-	more   uint64 // what it may carry beyond the most that has been seen of it
+	unseen uint64 // the part of its rate that is not counted in the link's use
+	shown  uint64 // the link's use when the promise was made, plus the part counted since
+	more   uint64 // the rate that it may have beyond the most that has been seen of it
 }
 
-// sums holds the sums of promises on a link, in bits per second.
+// sums holds sums over the promises on a link, in bits per second.
 type sums struct {
-	// promised is the sum of their rates; counted is the part of the link's use that is
-	// attributed to them, including that of yielding traffic; seen is the most that may be
-	// attributed to them; excess is what they are known to carry beyond their promises;
+	// promised is the sum of the promises' rates. counted is the part of the link's use that is
+	// attributed to them, including that of yielding traffic. seen is the most that may be
+	// attributed to them. excess is the traffic that they are known to have beyond their promises.
 	// open is the sum of the rates that no queue enforces.
 	promised, counted, seen, excess, open uint64
 }
@@ -62,7 +63,7 @@ func (a *account) enter(l Link, e *entry) {
 	}
 }
 
-// leave removes a promise and reports whether none is left.
+// leave removes a promise from the account, and reports whether no other is left.
 func (a *account) leave(l Link, e *entry) bool {
 	a.sums = a.sums.minus(e.sumsOn(l))
 	delete(a.entries, e.promise.Key)

@@ -13,7 +13,7 @@ import (
 // Link is one direction of a link, identified by the port from which it leaves.
 type Link = topology.PortRef
 
-// Key identifies a promise: who made it, and for what.
+// Key identifies a promise by its owner and by what the promise was made for.
 type Key struct {
 	Owner string `json:"owner" doc:"Part of the service that made the promise"`
 	ID    string `json:"id" doc:"What it was made for"`
@@ -23,41 +23,40 @@ type Key struct {
 type Share struct {
 	Link Link
 	Rate uint64
-	// Reserved is the rate that the link's queues reserve for traffic without a promise,
-	// such as probes of the link. It must remain besides all that is promised.
+	// Reserved is the rate that the link's queues reserve for traffic without a promise, such as
+	// probes of the link. This rate must be left besides all promises.
 	Reserved uint64
-	// Answers is the rate of the answers on the link to the traffic that the promise's
-	// counters count. Nothing needs to be promised to them.
+	// Answers is the rate of the answers, on this link, to the traffic that the promise's counters
+	// count. Answers need no promise.
 	Answers uint64
 	// Counter counts the traffic of the promise on the link.
 	Counter Counter
 }
 
-// Promise is capacity promised on links: on all of them or on none.
+// Promise is capacity that is reserved on links, either on all of them or on none.
 type Promise struct {
 	Key
 	Shares []Share
-	// Yields marks traffic to which nothing is promised and which meters, for example,
-	// limit to what promises leave. The part of a link's use that the meters count as this
-	// traffic is available for promises. The rates of its shares are zero.
+	// Yields marks an entry for traffic to which nothing is promised. Meters, for example, limit
+	// such traffic to the capacity that promises leave. The part of a link's use that the meters
+	// count as this traffic is available for promises. The rates of the entry's shares are zero.
 	Yields bool
-	// Waits marks yielding traffic that is to be promised something when capacity is
-	// available.
+	// Waits marks yielding traffic that should get a promise when capacity is available.
 	Waits bool
-	// Holds allows a new promise of the same key to use what the key is promised on a link
-	// already: whatever else the link carries, as much can be promised again as fits beside
-	// other promises.
+	// Holds allows a new promise to use again the capacity that its key has on a link already. Up
+	// to the earlier rate, the new promise then only has to fit beside other promises, whatever
+	// else the link carries.
 	Holds bool
-	// Enforced means that queues enforce the promise whatever else the links carry, so that
-	// only other promises compete with it, not measured traffic.
+	// Enforced means that queues enforce the promise whatever else the links carry. Only other
+	// promises then compete with it, not measured traffic.
 	Enforced bool
-	// Replaces lists other promises, for traffic that queues will then carry as part of
-	// this one. They do not compete with it; their owners release them once it holds. It
-	// applies only to enforced promises.
+	// Replaces lists other promises, whose traffic will be carried by this promise's queues. They
+	// do not compete with this promise, and their owners release them once this one is made.
+	// Replaces applies only to enforced promises.
 	Replaces []Key
 }
 
-// Use is what is known about a link, in bits per second.
+// Use holds what is known about a link, in bits per second.
 type Use struct {
 	Capacity, Used uint64
 	// Unknown is true if Used has not been measured, or not recently.
@@ -86,7 +85,7 @@ func (s *Shortage) Error() string {
 	return fmt.Sprintf("link from %v: %d bit/s asked, %d of %d available", s.Link, s.Asked, s.Available, s.Capacity)
 }
 
-// Book holds promises. Its methods may be called concurrently.
+// Book is the book of promises on links. Its methods may be called concurrently.
 type Book struct {
 	use        func(Link) Use
 	guardMeter func(Link) uint32
@@ -102,9 +101,8 @@ type Book struct {
 	links    map[Link]*account
 }
 
-// New returns an empty book. use returns what is measured on a link; nothing can be
-// promised on a link of capacity zero. New's callers must expect use to be called while the
-// book is locked.
+// New returns an empty book. use returns the measured use of a link. Nothing can be promised on a
+// link of capacity zero. The book calls use while it is locked.
 func New(use func(Link) Use) *Book {
 	return &Book{use: use, guardMeter: func(Link) uint32 { return 0 }, now: time.Now, readAtOnce: readAtOnce, promises: map[Key]*entry{}, links: map[Link]*account{}}
 }
@@ -126,11 +124,11 @@ func (b *Book) notify(rates bool) {
 // before the book is used.
 func (b *Book) SetClock(now func() time.Time) { b.now = now }
 
-// Use returns what is measured on a link.
+// Use returns the measured use of a link.
 func (b *Book) Use(l Link) Use { return b.use(l) }
 
-// Admit makes a promise if every link has what is asked. Otherwise it makes none and
-// returns a *Shortage. The promise replaces an earlier one of the same key, whose capacity
+// Admit makes a promise if every link has the requested capacity available. Otherwise it makes none
+// and returns a *Shortage. The promise replaces an earlier one of the same key, whose capacity
 // counts as available for the new one.
 func (b *Book) Admit(p Promise) error {
 	b.mu.Lock()
@@ -173,8 +171,8 @@ func (b *Book) short(p Promise) *Shortage {
 	return nil
 }
 
-// Restore makes a promise that was made before, whatever capacity the links have: after a
-// restart, the flow has been running all the time.
+// Restore makes a promise that was made before, even if the links lack capacity, because its flow
+// continued while the controller restarted.
 func (b *Book) Restore(p Promise) {
 	b.mu.Lock()
 	rates := b.insert(p)
@@ -182,8 +180,8 @@ func (b *Book) Restore(p Promise) {
 	b.notify(rates)
 }
 
-// insert adds a promise. It keeps what is known about the flow's traffic, and reports
-// whether a rate is promised or released. The lock is held.
+// insert adds a promise. It keeps the measurements of the traffic of an earlier promise of the same
+// key. It reports whether others have to be notified of the change. The lock is held.
 func (b *Book) insert(p Promise) (rates bool) {
 	e := &entry{promise: p, rates: sum(p.Shares), answers: map[Link]uint64{}, before: make(map[Link]uint64, len(p.Shares))}
 	e.promise.Shares = slices.Clone(p.Shares)
@@ -218,8 +216,8 @@ func (b *Book) enter(e *entry) {
 	}
 }
 
-// replace removes a promise that next replaces. It keeps the measurements of links that
-// both have. The lock is held.
+// replace removes the promise old from the accounts of its links, so that next can be entered. It
+// keeps the measurements of links that both have. The lock is held.
 func (b *Book) replace(old, next *entry) {
 	for l := range old.rates {
 		if _, stays := next.rates[l]; b.links[l].leave(l, old) && !stays {
@@ -278,28 +276,28 @@ func (b *Book) Observe(k Key, rate uint64) {
 	}
 }
 
-// Available returns what a link has available for the promise of a key, in bits per second.
-// What the key is promised there already counts as available. The zero key stands for a
-// promise that does not exist yet. The result never exceeds what was available in the
-// latest measured window.
+// Available returns the capacity that a link has available for the promise of a key, in bits per
+// second. The capacity that the key has been promised there already counts as available. The zero
+// key stands for a promise that does not exist yet. The result never exceeds what was available in
+// the latest measured window.
 func (b *Book) Available(l Link, k Key) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.available(l, b.use(l), k, false)
 }
 
-// AvailableAgain is like Available for a promise that may keep what it has on the link: if
-// holds is set, the result is not less than that.
+// AvailableAgain is like Available. If holds is set, the result is at least what the key has been
+// promised on the link already, as far as that fits beside other promises.
 func (b *Book) AvailableAgain(l Link, k Key, holds bool) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.available(l, b.use(l), k, holds)
 }
 
-// available computes what a link has available for the promise of a key. It is nothing
-// while the link's traffic is not known, or while the link is full, because then more may
-// be sent to it than it shows. If holds is set, it is at least what the key is promised
-// there already. The lock is held.
+// available returns the capacity that a link has available for the promise of a key. The result is
+// zero while the link's traffic is not known, and while the link is full, because more may then be
+// sent to the link than its counters show. If holds is set, the result is at least what the key has
+// been promised there already, as far as that fits beside other promises. The lock is held.
 func (b *Book) available(l Link, u Use, k Key, holds bool) (free uint64) {
 	a, m := b.account(l), b.measured(l, u)
 	if m.valid && !isFull(u, m.used) {
@@ -311,23 +309,23 @@ func (b *Book) available(l Link, u Use, k Key, holds bool) (free uint64) {
 	return free
 }
 
-// Use that belongs to no promise is ignored if it may be noise: either chatter, which the
-// controller and hosts send unasked (probes, ARP, neighbour discovery), in bit/s; or the
-// skew between readings that are not taken at the same moment, a part of the traffic that
-// the promises show. The noise is at most one part in skew of the capacity, so all promises
-// of a link together may lack at most that, however many they are.
+// Use that belongs to no promise is ignored if it may be noise. Noise is either chatter, which the
+// controller and hosts send unasked (probes, ARP, neighbour discovery), in bit/s; or the skew
+// between readings that are not taken at the same moment, which is a fraction (1/skew) of the
+// promises' measured traffic. The noise is at most 1/skew of the capacity. All promises of a link
+// together may therefore lack at most that, however many they are.
 const (
 	chatter = 100_000
 	skew    = 100
 )
 
-// noise returns how much of a link's use may be noise, if own of it is known to belong to
-// promises.
+// noise returns the part of a link's use that may be noise, if the part own of the use is known to
+// belong to promises, in bit/s.
 func noise(u Use, own uint64) uint64 { return min(u.Capacity/skew, chatter+own/skew) }
 
-// EstimateFree estimates what a link has free for traffic without a promise: its capacity,
-// minus what is promised, minus its traffic that is probably neither promised nor yielding.
-// It compares readings of different times, so no promise may be based on it.
+// EstimateFree estimates the capacity of a link that is free for traffic without a promise, in
+// bit/s: the capacity, minus the promises, minus the traffic that is probably neither promised nor
+// yielding. It compares readings of different times, so no promise may be based on it.
 func (b *Book) EstimateFree(l Link) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -347,10 +345,10 @@ func (b *Book) EstimateFree(l Link) uint64 {
 	return u.Capacity - min(others+a.sums.promised, u.Capacity)
 }
 
-// MaxAvailable returns the most that a link may have for the promise of a key. It is like
-// Available, but attributes to promises all traffic that may be theirs, except what others
-// are known to carry beyond their promises. If a promise exceeds it, the promise is in
-// danger.
+// MaxAvailable returns the most capacity that a link may have for the promise of a key, in bit/s.
+// It is like Available, but attributes to promises all traffic that may be theirs, except the
+// traffic that other promises are known to have beyond their rates. If a promise exceeds the
+// result, the promise cannot be kept.
 func (b *Book) MaxAvailable(l Link, k Key) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -366,9 +364,9 @@ func (b *Book) MaxAvailable(l Link, k Key) uint64 {
 	return u.Capacity - min(others+excess+a.promised(l, k), u.Capacity)
 }
 
-// Overbooked returns the first link on which the promise of a key no longer fits because
-// the link's capacity has decreased; nil if there is none. An enforced promise competes
-// with other enforced ones only, any other promise with all others.
+// Overbooked returns the first link on which the promise of a key no longer fits because the link's
+// capacity has decreased; nil if there is none. An enforced promise competes only with other
+// enforced promises. Any other promise competes with all others.
 func (b *Book) Overbooked(k Key) *Shortage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -401,14 +399,14 @@ func (b *Book) Promises() []Promise {
 	return out
 }
 
-// Unenforced returns the sum of what is promised on a link and enforced by no queue.
+// Unenforced returns the sum of the promises on a link that no queue enforces, in bit/s.
 func (b *Book) Unenforced(l Link) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.account(l).sums.open
 }
 
-// Promised returns the sum of what is promised on a link.
+// Promised returns the sum of the promises on a link, in bit/s.
 func (b *Book) Promised(l Link) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

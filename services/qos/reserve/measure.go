@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Counter identifies what counts the traffic of a promise behind everything that limits it.
-// The zero Counter means that nothing counts the traffic: then it competes with promises
-// like that of others.
+// Counter identifies a counter of the traffic of a promise, behind everything that limits this
+// traffic. The zero Counter means that nothing counts the traffic. The traffic then competes with
+// promises like that of others.
 type Counter struct {
 	Switch openflow.DatapathID
-	// Meter is the number of a meter. What it does not drop passes the links of all shares
-	// that name it, in their order.
+	// Meter is the number of a meter. Packets that it does not drop pass the links of all shares
+	// that name it, in the order of the shares.
 	Meter uint32
 	// Queue is the number of a queue at Port.
 	Queue, Port uint32
@@ -31,21 +31,20 @@ type Counters interface {
 }
 
 const (
-	// fullAt is the part of a link's capacity, in percent, from which on the link counts as
-	// full: more may be sent to it than it shows. Frames take 1.6 % more than is counted of
-	// them. What meters limit is limited below this (package guard).
+	// fullAt is the part of a link's capacity, in percent, from which on the link counts as full,
+	// because more may be sent to it than its counters show. Frames take 1.6 % more of the wire
+	// than is counted. Meters limit their traffic to less than fullAt (package guard).
 	fullAt = 98
-	// validFor is how many of its windows a measurement stays valid.
+	// validFor is the number of windows for which a measurement stays valid after its own.
 	validFor = 3
 	// readAtOnce bounds the switches that are read at once.
 	readAtOnce = 64
 )
 
-// window is what a link has carried in one window of time. The zero value is not valid.
+// window holds the traffic of a link in one window of time. The zero value is not valid.
 type window struct {
 	used uint64 // bit/s
-	// others is the most that may be traffic which is neither promised nor yielding, in
-	// bit/s.
+	// others is the most traffic in the window that may be neither promised nor yielding, in bit/s.
 	others uint64
 	until  time.Time // zero: forever
 	valid  bool
@@ -59,32 +58,33 @@ func (m *window) isValid(now time.Time) bool {
 // counterReading is one reading of a counter.
 type counterReading struct {
 	bytes uint64
-	// created is not after the time at which the counter started at zero.
+	// created is a time not after the start of the counter at zero.
 	created time.Time
 }
 
-// round is one reading of all counters: first those of ports, then those of traffic, and
-// those of ports again. Traffic between the second steps of two rounds is thus part of what
-// ports show between the first step of one and the third of the other.
+// round is one reading of all counters: first those of ports, then those of traffic (meters and
+// queues), and then those of ports again. Traffic between the second steps of two rounds is thus
+// part of the traffic that ports show between the first step of one round and the third step of the
+// other.
 type round struct {
 	before, after map[Link]stats.Sample
-	// begun is when the counters of traffic were requested.
+	// begun is the time at which the counters of traffic were requested.
 	begun  time.Time
 	counts map[Counter]counterReading
 	failed map[openflow.DatapathID]bool // switches whose counters of traffic could not be read
 }
 
-// windowStart is the start of a link's window.
+// windowStart holds the readings at the start of a link's window.
 type windowStart struct {
 	port   stats.Sample
 	begun  time.Time
 	counts map[Counter]counterReading
 }
 
-// Measure reads the counters of links on which something is promised or waits, and of the
-// traffic concerned. Availability is computed from what they show in one window of time, so
-// Measure has to be called at regular intervals. Links whose counters cannot be read keep
-// the start of their window.
+// Measure reads the counters of links on which something is promised or waits for a promise, and
+// the counters of the traffic concerned. Available capacities are computed from the difference of
+// the counters in one window of time, so Measure has to be called at regular intervals. Links whose
+// counters cannot be read keep the start of their window.
 func (b *Book) Measure(ctx context.Context, from Counters) {
 	ports, meters, queues := b.toRead()
 	if len(ports) == 0 {
@@ -161,7 +161,8 @@ func (b *Book) readPorts(ctx context.Context, from Counters, of map[openflow.Dat
 	return out
 }
 
-// readTraffic reads meters and queues. What a meter has dropped is subtracted.
+// readTraffic reads the counters of meters and queues. From the bytes of a meter, it subtracts the
+// bytes that the meter has dropped. failed holds the switches that could not be read.
 func (b *Book) readTraffic(ctx context.Context, from Counters, meters, queues map[openflow.DatapathID]bool) (counts map[Counter]counterReading, failed map[openflow.DatapathID]bool) {
 	counts, failed = map[Counter]counterReading{}, map[openflow.DatapathID]bool{}
 	asked := b.now()
@@ -189,8 +190,8 @@ func (b *Book) readTraffic(ctx context.Context, from Counters, meters, queues ma
 	return counts, failed
 }
 
-// sentBytes returns what a port has sent in the window that ends with a round, and the
-// least and greatest possible length of that window. ok is false if there is no such
+// sentBytes returns the number of bytes that a port has sent in the window that ends with a round,
+// and the least and the greatest possible length of that window. ok is false if there is no such
 // window.
 func (a *account) sentBytes(l Link, r *round) (bytes uint64, least, most time.Duration, ok bool) {
 	end, read := r.after[l]
@@ -202,7 +203,7 @@ func (a *account) sentBytes(l Link, r *round) (bytes uint64, least, most time.Du
 	return end.TxBytes - begin.TxBytes, least, most, least > 0
 }
 
-// wasFull reports whether a link may have been sent more than it shows in the window that
+// wasFull reports whether a link may have been sent more than its counters show in the window that
 // ends with a round. It returns true for a link that could not be read.
 func (a *account) wasFull(l Link, u Use, r *round) bool {
 	bytes, least, _, ok := a.sentBytes(l, r)
@@ -213,8 +214,8 @@ func isFull(u Use, used uint64) bool { return used >= u.Capacity/100*fullAt }
 
 func bits(bytes uint64, in time.Duration) uint64 { return uint64(float64(bytes) * 8 / in.Seconds()) }
 
-// close ends a link's window, and starts the next. full holds the links that may have
-// dropped what they were sent. The lock is held.
+// close ends a link's window, and starts the next. full holds the links that may have dropped
+// packets in the window. The lock is held.
 func (b *Book) close(l Link, a *account, r *round, full map[Link]bool) {
 	begin, read := r.before[l]
 	if !read || begin.TxBytes == stats.Unsupported {
@@ -258,9 +259,10 @@ func (o *windowStart) addCount(c Counter, r *round) {
 	}
 }
 
-// growth returns what a counter has counted at least since the window started. It counts
-// for a promise that was entered at one time and whose rules are installed, if settled is
-// set, since another. A counter whose object is changed may start again at zero.
+// growth returns the number of bytes that a counter has counted at least since the window started.
+// The counter is that of a promise that was entered into the book at the time entered. If settled
+// is set, the promise's rules have been installed since the time since. A counter whose meter or
+// queue is changed may start again at zero.
 func (o *windowStart) growth(c Counter, entered, since time.Time, settled bool, r *round) uint64 {
 	now, read := r.counts[c]
 	if !read {
@@ -279,15 +281,15 @@ func (o *windowStart) growth(c Counter, entered, since time.Time, settled bool, 
 	return 0
 }
 
-// carried returns what a promise has carried on a link at least, in bytes, in the window
-// that ends with a round and is at most most long.
+// carried returns the least number of bytes that a promise has carried on a link in the window that
+// ends with a round. The window is at most most long.
 func (e *entry) carried(l Link, o *windowStart, r *round, most time.Duration, full map[Link]bool) uint64 {
 	c := e.counters[l]
 	if c == (Counter{}) {
 		return 0
 	}
 	if c.Meter != 0 {
-		for _, s := range e.promise.Shares { // what an earlier link has dropped did not reach this one
+		for _, s := range e.promise.Shares { // packets that an earlier link has dropped did not reach this one
 			if s.Link == l {
 				break
 			}
@@ -304,8 +306,8 @@ func (e *entry) carried(l Link, o *windowStart, r *round, most time.Duration, fu
 	return bytes
 }
 
-// RulesInstalled records that the rules for a promise's traffic are in the switches: what
-// its counters show from now on passes its links.
+// RulesInstalled records that the rules for a promise's traffic are in the switches. All traffic
+// that the promise's counters count from now on passes its links.
 func (b *Book) RulesInstalled(k Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -318,8 +320,8 @@ func (b *Book) RulesInstalled(k Key) {
 	}
 }
 
-// inheritCounters sets the counters of a promise that replaces another. A counter that both
-// have on the same link continues.
+// inheritCounters sets the counters of a promise that replaces old, or is new if old is nil. A
+// counter that both promises have on the same link continues.
 func (e *entry) inheritCounters(old *entry, now time.Time) {
 	e.counters, e.enteredAt, e.installedAt = map[Link]Counter{}, map[Link]time.Time{}, map[Link]time.Time{}
 	for _, s := range e.promise.Shares {
@@ -339,13 +341,13 @@ func (e *entry) inheritCounters(old *entry, now time.Time) {
 	}
 }
 
-// SetGuardMeter sets the function that returns the meter which all yielding traffic on a
-// link passes; zero for none. It must be called before the book is used.
+// SetGuardMeter sets the function that returns the meter that all yielding traffic on a link
+// passes; zero for none. It must be called before the book is used.
 func (b *Book) SetGuardMeter(meter func(Link) uint32) { b.guardMeter = meter }
 
-// Others returns the most of a link's traffic that may be neither promised nor yielding, in
-// bit/s, and reports whether that is known. It applies to one window of time: the readings
-// that it compares were taken at the same time, or one includes the other.
+// Others returns the most of a link's traffic that may be neither promised nor yielding, in bit/s,
+// and reports whether that is known. It applies to one window of time: of the readings that are
+// compared, one includes the other.
 func (b *Book) Others(l Link) (uint64, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -353,7 +355,8 @@ func (b *Book) Others(l Link) (uint64, bool) {
 	return m.othersRate(b.use(l)), m.valid
 }
 
-// othersRate returns the traffic of others, or zero if that may be noise.
+// othersRate returns the rate of traffic that is neither promised nor yielding, in bit/s, or zero
+// if that may be noise.
 func (m *window) othersRate(u Use) uint64 {
 	if m.others < noise(u, m.used-m.others) {
 		return 0
@@ -370,7 +373,7 @@ func (b *Book) Full(l Link) bool {
 	return m.valid && u.Capacity > 0 && isFull(u, m.used) && m.othersRate(u) > 0
 }
 
-// measured returns what is known about the traffic on a link. The lock is held.
+// measured returns the latest valid measurement of the traffic on a link. The lock is held.
 func (b *Book) measured(l Link, u Use) window {
 	if a := b.links[l]; a != nil && a.measured.isValid(b.now()) {
 		return a.measured

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Reservation is what is promised on one direction of a link, in bits per second.
+// Reservation describes the promises on one direction of a link, in bits per second.
 type Reservation struct {
 	Link      string `json:"link" doc:"Port by which it leaves its switch" example:"0000000000000001/2"`
 	Capacity  uint64 `json:"capacity_bits_per_second"`

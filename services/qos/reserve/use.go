@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// staleAfter is how many of its intervals the rate of a port stays valid, staleRate the
-	// least time for that.
+	// staleAfter is the number of its reading intervals for which the rate of a port stays valid.
+	// staleRate is the least time for which it does.
 	staleAfter = 3
 	staleRate  = 5 * time.Second
 )
 
-// UseOf returns a function that returns what a network knows about the traffic on its
-// links, and out of ports to hosts.
+// UseOf returns a function that returns a network's measurements of the traffic on its links, and
+// out of ports to hosts.
 func UseOf(n *network.Network) func(Link) Use {
 	return func(at Link) Use {
 		var u Use
