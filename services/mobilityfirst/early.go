@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// maxEarly limits the early messages, of which a quarter may be from one switch, and
-	// maxEarlyPerPort those from one port. earlyLifetime is how long they are kept, which is longer
-	// than the network needs to detect that a host has moved.
+	// maxEarly limits the early messages: those of hosts that the network does not know yet. A
+	// quarter of them may be from one switch. maxEarlyPerPort limits those from one port.
+	// earlyLifetime is how long an early message is kept, which is longer than the network needs to
+	// detect that a host has moved.
 	maxEarly, maxEarlyPerPort = 8192, maxPlacesPerPort
 	earlyLifetime             = 15 * time.Second
 )

@@ -2,9 +2,9 @@ package mobilityfirst
 
 import "github.com/sluice-net/sluice/kit"
 
-// Limits per second on the work that hosts cause, for one port and in total; the hosts behind one
-// switch may cause a quarter of the total. They limit frames, signature checks, notifications of
-// other hosts, requests forwarded to further places, and floods to all hosts.
+// These constants limit the work that hosts cause per second, for one port and in total; the hosts
+// behind one switch may cause a quarter of the total. They limit frames, signature checks,
+// notifications of other hosts, requests forwarded to further places, and floods to all hosts.
 const (
 	framesPerPort, framesTotal               = 2000, 20_000
 	signaturesPerPort, signaturesTotal       = 50, 2000

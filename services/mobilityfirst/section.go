@@ -88,9 +88,9 @@ func DefaultSection() *Section {
 	}
 }
 
-// NameService returns the options of the name service in the controller, whose state is in a
-// folder below dataDir unless the section names another one. ok is false without an address:
-// there is no name service then.
+// NameService returns the options of the name service in the controller. Its state is in a folder
+// below dataDir, unless the section names another folder. ok is false if the section has no address
+// for the service: the controller then runs none.
 func (m *Section) NameService(dataDir string) (o nameservice.Options, ok bool) {
 	g := &m.GNRS
 	if !g.Listen.IsValid() && len(g.Domains) == 0 && g.Self == "" {

@@ -154,10 +154,11 @@ func (g *guest) handleCACK(c *frame.CACK, now time.Time) {
 	t.cacks <- bytes.Clone(c.Received)
 }
 
-// update records which frames the host has received. It reports whether their number exceeds the
-// maximum so far: otherwise a host whose CACKs alternate would be sent bursts forever. The latest
-// CACK replaces the earlier ones, because a host that has restarted has lost the chunk. For a host
-// that has restarted, and so has associated again, the maximum starts again.
+// update records which frames the host has received. It reports whether this is the first report,
+// or their number exceeds the maximum so far: otherwise a host whose CACKs alternate would be sent
+// bursts forever. The latest CACK replaces the earlier ones, because a host that has restarted has
+// lost the chunk. For a host that has restarted, and so has associated again, the maximum starts
+// again.
 func (t *transfer) update(got frame.Bitmap, association uint64) (news bool) {
 	count := uint32(0)
 	for i := range t.packets {

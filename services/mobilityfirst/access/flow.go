@@ -22,7 +22,7 @@ const (
 	windowBytes, provenLifetime, pingTimeout = 4 << 20, 5 * time.Minute, time.Second
 	// initialRetry is the pause after the first ping without an answer, or after the first chunk
 	// that was not taken. The pause is doubled after each further failure, up to maxDoublings
-	// times.
+	// times, until a ping or a chunk succeeds.
 	initialRetry, maxDoublings = 250 * time.Millisecond, 4
 )
 
@@ -57,8 +57,9 @@ type flow struct {
 	skipRetry               bool      // retryAt is ignored once, because the host has left
 }
 
-// accept takes over the chunk of a complete reassembly, whose memory it releases. It returns false
-// if there is no room for the chunk. Router.mu is held.
+// accept takes over the chunk of a complete reassembly. The caller then drops the reassembly, so
+// accept does not count its memory. accept returns false if there is no room for the chunk.
+// Router.mu is held.
 func (g *guest) accept(x *reassembly, now time.Time) bool {
 	l := x.message
 	if g.version = l.version; l.control {
@@ -85,9 +86,9 @@ func (g *guest) accept(x *reassembly, now time.Time) bool {
 	return true
 }
 
-// mayAdd reports whether a further chunk leaves room for other destinations: a flow with more than
-// one chunk may use half of what the others leave. held is the memory that the host uses. Router.mu
-// is held.
+// mayAdd reports whether one more chunk leaves room for other destinations. A flow with more than
+// one chunk may use at most half of the chunks and bytes that the host's other flows leave free.
+// held is the memory that the host uses. Router.mu is held.
 func (f *flow) mayAdd(k *keptChunk, held int) bool {
 	if f == nil || len(f.queue) == 0 {
 		return true

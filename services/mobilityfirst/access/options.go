@@ -37,8 +37,9 @@ type Host struct {
 	GUID frame.GUID
 	// Key is the key of the name by which others know the host.
 	Key ed25519.PrivateKey
-	// MAC is the only Ethernet address from which the host is accepted. Zero accepts any that is
-	// declared for no other host; the first one then stays until the host is silent.
+	// MAC is the only Ethernet address from which the host is accepted. If it is zero, any address
+	// is accepted that is declared for no other host; the first address that the host uses is then
+	// the only one until the host is silent.
 	MAC openflow.MAC
 }
 

@@ -49,9 +49,10 @@ type Counters struct {
 	// Delivered counts chunks that hosts have acknowledged, and Refused those that were left with
 	// their senders because the host did not take them.
 	Delivered, Refused uint64
-	// Strangers counts frames of hosts that are not declared or not present, Claims frames of
-	// senders that claim to be a host that is elsewhere or may not use their address, NoRoom CSYNs
-	// for which there was no room, Malformed invalid frames, and Excess frames beyond the limits.
+	// Strangers counts frames of hosts that are not declared or not present. Claims counts frames
+	// whose senders claim to be a host that is elsewhere, or that may not use their address. NoRoom
+	// counts CSYNs for which there was no room, Malformed invalid frames, and Excess frames beyond
+	// the limits.
 	Strangers, Claims, NoRoom, Malformed, Excess uint64
 	// There is the number of present hosts, Chunks the number of chunks that are kept for hosts,
 	// and Bytes the part of Memory that hosts use, in bytes.

@@ -50,8 +50,8 @@ func NewCaller(host *hostapi.Client, key ed25519.PrivateKey) *Caller {
 
 // Send calls a function on a payload, and has the result sent to a destination. It waits like
 // hostapi.Client.Send, and calls done in the same way: with nil when the destination has taken the
-// result over. An error that wraps ErrFailed is the reason why there is no result; if the node that
-// reported it has ended since, another node may still have delivered one.
+// result over. An error that wraps ErrFailed is the reason why there is no result. If the node that
+// reported the failure has ended since, another node may still have delivered a result.
 func (c *Caller) Send(ctx context.Context, function, to frame.GUID, payload []byte, done func(error)) error {
 	if len(payload) > MaxPayload {
 		return fmt.Errorf("chunk of %d bytes for a function, at most %d", len(payload), MaxPayload)

@@ -119,8 +119,8 @@ func (w *acceptedChunk) charge() int { return max(len(w.body), minCharge) }
 // Counters counts what a node has done since its start, and describes what it holds.
 type Counters struct {
 	// Called counts the calls whose results were taken over, Failed those whose failure was
-	// reported to the sender, and Refused the refused chunks. False counts those of them that were
-	// not valid calls of this function.
+	// reported to the sender, and Refused the refused chunks. False counts the refused chunks that
+	// were not valid calls of this function.
 	Called, Failed, Refused, False uint64
 	// Chunks is the number of chunks now, and Running the number of calls.
 	Chunks, Running int

@@ -28,7 +28,8 @@ const (
 type requester struct {
 	waiting []waitingRequest
 	active  []uint64 // the numbers of the requests that are being served
-	// maxActive is the current limit of active: one, and one more for each piece that is taken.
+	// maxActive is the current limit of active: it starts at one, and increases by one for each
+	// piece that is taken.
 	maxActive   int
 	answered    bool      // it has taken an answer
 	lastTaken   time.Time // when it last took a piece
@@ -86,8 +87,8 @@ func (p *Peer) request(work *tasks.Group, x hostapi.Chunk) error {
 	return nil
 }
 
-// evict removes the name with the oldest request of those that are not being served, and reports
-// whether there was one. p.mu is held.
+// evict removes one of the names whose requests are not being served, the one with the oldest
+// request, and reports whether there was one. p.mu is held.
 func (p *Peer) evict() bool {
 	var oldest frame.GUID
 	var since time.Time

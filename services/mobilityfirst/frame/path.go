@@ -68,10 +68,10 @@ type PathRequest struct {
 	// a path to each interface of the name's host, with Multicast one to each host that has the
 	// name.
 	Service Service
-	// Back and Forth are the VLAN tags of the path that was set up for this request: of frames to
-	// the requester, and of frames from it; zero for none. Lease is how long the path exists unless
-	// it is requested again, in ms. The controller that sets up the path fills these in; the
-	// requester leaves them zero.
+	// Back and Forth are the VLAN tags of the path that was set up for this request: Back is the
+	// tag of frames to the requester, and Forth that of frames from the requester; zero stands for
+	// none. Lease is how long the path exists unless it is requested again, in ms. The controller
+	// that sets up the path fills these fields in; the requester leaves them zero.
 	Back, Forth uint16
 	Lease       uint32
 	// Hello identifies the requester.

@@ -59,8 +59,8 @@ func DialCache(server netip.AddrPort, changed func(frame.GUID)) (*Cache, error) 
 }
 
 // DialPeer returns a cache with which one server asks another server, from a local address. servers
-// is the number of other servers that it asks. The other server answers and writes by itself,
-// without asking further servers.
+// is the number of all servers, by which the caches of one server share the room for names. The
+// other server answers and writes by itself, without asking further servers.
 func DialPeer(local netip.Addr, server netip.AddrPort, servers int, changed func(frame.GUID)) (*Cache, error) {
 	c := &Cache{tasks: tasks.New(), names: map[frame.GUID]*entry{}, maxNames: max(maxCached*4/servers, minCached), changed: changed}
 	var err error

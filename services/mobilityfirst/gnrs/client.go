@@ -102,10 +102,10 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Lookup looks a name up and verifies the answer, so no server can forge one. The error is a
-// *RefusedError with NotFound for a name without a record, or wraps ErrNoAnswer or the reason of
-// package record why the answer is not valid. A server can still hide a record, or return an older
-// one that has not expired.
+// Lookup looks a name up and verifies the answer, so no server can forge an answer. The error is a
+// *RefusedError with NotFound for a name without a record. Otherwise it wraps ErrNoAnswer, or an
+// error of package record if the answer is not valid. A server can still hide a record, or return
+// an older one that has not expired.
 func (c *Client) Lookup(ctx context.Context, name frame.GUID) (*record.Record, error) {
 	r, _, err := c.lookup(ctx, name)
 	return r, err
@@ -224,9 +224,9 @@ func (c *Client) recordRoundTrip(trip time.Duration) {
 }
 
 // Distance returns a measure for the choice among several servers: the mean round-trip time. It is
-// zero for a server that has not been asked yet. For one that did not answer the last request it is
-// the maximum for some seconds, and after that the earlier mean or, if it has never answered, the
-// time of an unanswered request.
+// zero for a server that has not been asked yet. For a server that did not answer the last request,
+// it is the maximum duration for some seconds. After that it is the earlier mean or, if the server
+// has never answered, the time of an unanswered request.
 func (c *Client) Distance() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,8 +33,8 @@ type Others interface {
 }
 
 const (
-	// Limits of the forwarded lookups at one time: names in total, lookups of one name, and lookups
-	// from one source.
+	// These constants limit the forwarded lookups at one time: the names, the lookups of one name,
+	// and the lookups from one source.
 	maxForwardedNames, maxQuestionsPerName, maxQuestionsPerSource = 4096, 256, 1024
 	// forwardTimeout is how long other domains may take. It is shorter than the time after which
 	// the client gives up.

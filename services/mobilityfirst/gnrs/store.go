@@ -39,7 +39,7 @@ type Shared interface {
 }
 
 const (
-	// Limits of the requests that wait for a shared store, in total and per source.
+	// These constants limit the requests that wait for a shared store, in total and per source.
 	maxWaiting, maxWaitingPerSource = 8192, 1024
 )
 

@@ -19,8 +19,8 @@ const (
 	optionChanged gnrswire.OptionKind = 22
 )
 
-// Limits of the remembered watches: in total, of one address, of one name, and of one address for
-// one name. The last one limits the programs on a host, which differ in their ports.
+// These constants limit the remembered watches: in total, of one address, of one name, and of one
+// address for one name. The last one limits the programs on a host, which differ in their ports.
 const (
 	maxWatches           = 1 << 18
 	maxWatchesPerAddress = 1 << 14

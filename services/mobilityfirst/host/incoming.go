@@ -85,8 +85,9 @@ func (h *Host) openIncoming(at place, d *frame.StreamData, now time.Time) *incom
 	return in
 }
 
-// growWindow allocates memory for a window of this many frames, if half of what one place may use,
-// and half of the total, is left then. It reports whether it did.
+// growWindow allocates memory for a window of the given number of frames, and reports whether it
+// did. It does so only if half of the memory that one place may use, and half of the total memory,
+// stay free.
 func (in *incoming) growWindow(frames int) bool {
 	h, a, more := in.host, in.account, frames*in.mtu-in.window
 	if in.window+more > maxWindowBytes || a.bytes+more > h.share()/2 || more > h.memory.left-h.Memory/2 || a.far && h.memory.farBytes+more > h.Memory/4 {

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/internal/sources"
 )
 
-// Limits per second on the signature checks and answers that others may cause. All of them together
-// cost about a fifth of a processor; a quarter of that is for each of four kinds of places: known
-// and unknown, near and far.
+// These constants limit, per second, the signature checks and answers that other hosts may cause.
+// All of them together cost about a fifth of a processor. A quarter of that is for each of four
+// kinds of places: near or far ones, at which a name is known or not.
 const (
 	signaturesPerPlace, signaturesPerKind = 50, 500
 	answersPerPlace, answersPerKind       = 200, 2000

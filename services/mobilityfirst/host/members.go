@@ -85,8 +85,8 @@ func (m *multicast) settle(now time.Time) {
 	}
 }
 
-// member returns the member with this instance or, if its host has restarted, the one that was last
-// at this place; nil if there is none.
+// member returns the member with the given instance. If there is none, the member's host may have
+// restarted: member then returns the member that was last at the given place, or nil.
 func (m *multicast) member(instance uint64, at place) *outgoing {
 	for _, o := range m.members {
 		if o.instance == instance {

@@ -134,8 +134,8 @@ func (h *Host) resumeWaiting() {
 	}
 }
 
-// reclaim ends stalled streams when others need memory: those of one account, or of all if a is
-// nil. It does so once a second at most.
+// reclaim ends stalled streams to free memory for others: the streams of account a, or of all
+// accounts if a is nil. It acts at most once a second for each account, and once a second for all.
 func (h *Host) reclaim(a *account, now time.Time) {
 	last := &h.memory.reclaimed
 	if a != nil {
@@ -156,8 +156,9 @@ func (h *Host) reclaim(a *account, now time.Time) {
 	}
 }
 
-// makeRoom makes room for one more stream. If there are maxIncoming, it ends the one that has been
-// silent longest. It reports whether there is room.
+// makeRoom makes room for one more stream, and reports whether there is room. If there are
+// maxIncoming streams, it ends the one that has been silent longest, unless that one has been
+// silent for less than pressureTimeout.
 func (h *Host) makeRoom(now time.Time) bool {
 	if len(h.incoming) < maxIncoming {
 		return true

@@ -46,7 +46,7 @@ func (o *outgoing) pathOf(c *stream.Path) *path {
 }
 
 // renewAt returns when paths have to be requested again. With several paths this is before the
-// first of them ends, but not more often than for a single one.
+// first of them ends, but at least half a lease after the last request.
 func (o *outgoing) renewAt() time.Time {
 	if !o.multihomed {
 		return o.path.renewAt()
@@ -108,10 +108,10 @@ func (o *outgoing) replacePath(p *path) bool {
 	return true
 }
 
-// addPath adds a path from a further answer to an answered request. It has to lead to the same
-// host, whose hellos have the same number on all its links; it has to use another of this host's
-// links or another of the receiver's interfaces; and it has to carry frames as large. A place
-// answers once, and soon: later repetitions are ignored.
+// addPath adds a path from a further answer to a request that has been answered. The path has to
+// lead to the same host, whose hellos have the same number on all its links. It has to use another
+// of this host's links or another of the receiver's interfaces, and to carry frames as large as
+// those of the stream. A place answers once, and soon: later repetitions are ignored.
 func (o *outgoing) addPath(p *path, now time.Time) {
 	if !o.multihomed || o.path == nil || p.number != o.answeredNumber || now.Sub(o.answeredAt) > joinTimeout {
 		return

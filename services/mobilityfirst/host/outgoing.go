@@ -106,8 +106,9 @@ func (e *Endpoint) outgoingBy(key streamKey) (*outgoing, error) {
 	return o, nil
 }
 
-// evict removes a stream without work, of one endpoint or of any. If there is none, it gives up a
-// stream whose endpoint is closed. It reports whether it has removed one.
+// evict removes a stream without work, of one endpoint or, if of is nil, of any endpoint. If there
+// is none, it gives up a stream whose endpoint is closed. It reports whether it has removed a
+// stream.
 func (h *Host) evict(of *Endpoint) bool {
 	for _, o := range h.outgoing {
 		if !inUse(o) && (of == nil || o.endpoint == of) {

@@ -38,8 +38,9 @@ func (p padded) AppendTo(b []byte) []byte {
 // payload returns the number of chunk bytes in each frame.
 func (p *path) payload() int { return max(p.mtu, minMTU) - frame.StreamDataSize }
 
-// initialMTU returns the frame size with which a path begins: the link's MTU or, to a far host, the
-// size that every path carries, or a larger one that has arrived there and still does.
+// initialMTU returns the frame size with which a path begins. On a link it is the link's MTU. To a
+// far host it is the size that every path carries, or a larger size that has been found to arrive
+// at the same place, unless the receiver has been silent since.
 func (o *outgoing) initialMTU(p *path) int {
 	if !p.link.isFar() {
 		return p.link.MTU
@@ -86,8 +87,8 @@ func (p *path) probeSize(at place, s frame.Stream) int {
 }
 
 // raiseMTU records that frames of a size arrive, and restarts the stream with frames of this size.
-// It does not restart a stream with further paths that do not carry them, because a stream has one
-// frame size.
+// If the stream has further paths that do not carry such frames, it does not restart, because a
+// stream has one frame size.
 func (o *outgoing) raiseMTU(size int, now time.Time) {
 	if size <= o.path.mtu {
 		return

@@ -27,8 +27,8 @@ const (
 	// maxInFlight and maxChunks limit the bytes, including the host's overhead per chunk, and the
 	// number of chunks to one name that have not been taken over; further ones wait.
 	maxInFlight, maxChunks = hostapi.MaxUnderway / 4, hostapi.MaxSends / 16
-	// maxResets limits the pending resets, and maxResetsPerName those to one name; beyond that the
-	// other sides detect the end by themselves.
+	// maxResets limits the pending resets, and maxResetsPerName those to one name. Further
+	// connections are not reset: the other side detects the end by itself.
 	maxResets, maxResetsPerName = 256, 16
 	// shutdownTime is how long a proxy that ends sends resets.
 	shutdownTime = time.Second

@@ -190,7 +190,7 @@ func (n *Node) checkRoom(id custody.ID, size int64) error {
 // charge returns the bytes of Options.Size that a chunk of this size uses.
 func charge(size int64) int64 { return max(size, minCharge) }
 
-// uncharge returns the bytes of Options.Size that a chunk has used. n.mu is held.
+// uncharge frees the bytes of Options.Size that a chunk has used. n.mu is held.
 func (n *Node) uncharge(k Kept) {
 	n.used -= charge(k.Size)
 	if n.perSender[k.Source] -= charge(k.Size); n.perSender[k.Source] == 0 {

@@ -105,8 +105,8 @@ func (s *Sender) inFlight() (n int) {
 	return n
 }
 
-// maxUntriedFrames limits the frames in flight by a path that is not yet known to carry any, while
-// other paths are.
+// maxUntriedFrames limits the frames in flight by a path whose round-trip time has not been
+// measured yet, while that of another path has.
 const maxUntriedFrames = 2
 
 // atUntriedLimit reports whether the path has reached maxUntriedFrames.

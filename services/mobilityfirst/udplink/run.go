@@ -13,9 +13,10 @@ import (
 )
 
 // A run is a sequence of datagrams to one host, or from one, that the kernel handles as one
-// message: it splits them as late, and joins them as early, as possible (segmentation and receive
-// offload: UDP_SEGMENT, UDP_GRO). All have the same size, except that the last may be smaller. If
-// the kernel does not support that, each datagram is a message.
+// message: it splits the message as late, and joins the datagrams as early, as possible
+// (segmentation and receive offload: UDP_SEGMENT, UDP_GRO). All datagrams of a run have the same
+// size, except that the last may be smaller. If the kernel does not support runs, each datagram is
+// a message.
 const (
 	// maxRunSize is the maximum size of a run in bytes.
 	maxRunSize = 65_507
