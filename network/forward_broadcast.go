@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// broadcastTree keeps the rules of the broadcast tree on all switches.
+// broadcastTree maintains the rules of the broadcast tree on all switches.
 type broadcastTree struct {
 	cfg      *Config
 	switches *registry
@@ -25,14 +25,14 @@ type broadcastTree struct {
 	view     *atomic.Pointer[forward.View]
 
 	installed map[openflow.DatapathID][]rule.Rule // installed on the switches
-	// overdue holds the changes of switches that have not confirmed in time. The others go on over
-	// a tree without those switches.
+	// overdue holds the changes of switches that have not confirmed in time. Meanwhile the others
+	// use a tree without these switches.
 	overdue map[openflow.DatapathID]*treeChange
 	changes sync.WaitGroup
 }
 
-// run keeps the tree until ctx ends. It waits for barriers, but for each switch only as long as
-// the others can do without it.
+// run keeps the tree's rules up to date until ctx ends. It waits for the barriers of a switch only
+// until a deadline, so that a slow switch does not delay the others.
 func (b *broadcastTree) run(ctx context.Context) {
 	b.installed, b.overdue = map[openflow.DatapathID][]rule.Rule{}, map[openflow.DatapathID]*treeChange{}
 	defer b.changes.Wait()
@@ -97,10 +97,10 @@ type treeChange struct {
 	err   error
 }
 
-// repair moves the broadcast rules from the old tree to the current one. It first removes what is
-// not in both, so that no loop closes in between. again reports that some switches have yet to
-// settle, or are overdue. A switch that refuses its rules keeps those common to both trees, and
-// does not delay the others.
+// repair moves the broadcast rules from the old tree to the current one. It first removes the rules
+// and outputs that are not in both, so that no loop closes in between. again reports that some
+// switches have yet to settle, or are overdue. A switch that refuses its rules keeps those common to
+// both trees, and does not delay the others.
 func (b *broadcastTree) repair(ctx context.Context) (again bool, err error) {
 	err = b.collectOverdue()
 	for {
@@ -129,7 +129,8 @@ func (b *broadcastTree) repair(ctx context.Context) (again bool, err error) {
 	}
 }
 
-// wanted returns the rules of the current tree.
+// wanted returns the rules of the current tree, which leaves out overdue switches. unsettled reports
+// whether some switches keep their old rules for now.
 func (b *broadcastTree) wanted() (want rule.Program, unsettled bool) {
 	if b.cfg.DisableForwarding {
 		return want, false
@@ -192,8 +193,8 @@ func (b *broadcastTree) apply(ctx context.Context, want map[openflow.DatapathID]
 	return errs
 }
 
-// treeKey returns the core's key for a switch's rules of the broadcast tree, and for those by
-// which hosts are learned.
+// treeKey returns the key under which the core declares a switch's rules of the broadcast tree, and
+// its rules that send packets which reveal hosts to the controller.
 func treeKey(sw openflow.DatapathID) string { return fmt.Sprintf("base/%v", sw) }
 
 // groupBySwitch returns the program's rules by switch.

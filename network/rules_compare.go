@@ -13,11 +13,12 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Deviation counts what was not as declared on a switch, of one owner and kind.
+// Deviation counts the things of one owner and kind that were not as declared on a switch.
 type Deviation = ledger.Deviation
 
-// comparer compares a connected switch with the ledger and repairs what is not as wanted: at a
-// steady interval, and at once when the switch has removed a rule that is still wanted.
+// comparer compares a connected switch with the ledger, the record of what owners have declared, and
+// repairs the differences. It does so at a steady interval, and at once when the switch has removed
+// a rule that is still wanted.
 type comparer struct {
 	interval time.Duration // negative if only removals cause comparisons
 	slots    chan struct{} // shared by all switches; holds a token for each comparison in progress
@@ -31,7 +32,7 @@ type comparer struct {
 	drift DriftStats
 }
 
-// DriftStats counts what was not as declared on a switch since it connected.
+// DriftStats counts the differences of a switch from what is declared, since it connected.
 type DriftStats struct {
 	// Comparisons counts the comparisons of the switch with what is declared for it.
 	Comparisons uint64
@@ -53,8 +54,8 @@ const (
 	// maxComparisons is the number of switches that are compared at the same time. It bounds the
 	// memory that their replies take.
 	maxComparisons = 16
-	// comparisonShare is the inverse of the part of its time that a switch is compared. One that
-	// takes long to list its rules is compared less often.
+	// comparisonShare is the inverse of the largest share of the time that comparisons of a switch
+	// take. A switch that takes long to list its rules is compared less often.
 	comparisonShare = 20
 	// minRepairPause and maxRepairPause bound the back-off between two comparisons of a switch
 	// whose rules are removed again and again.
@@ -156,16 +157,16 @@ func (s *Switch) compareRules(ctx context.Context) {
 	}
 }
 
-// compare compares the switch with the ledger once, and repairs what is not as wanted. After an
-// error the switch is compared again later.
+// compare compares the switch with the ledger once, and repairs the differences. After an error the
+// switch is compared again later.
 func (s *Switch) compare(ctx context.Context) ([]Deviation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.n.cfg.HandshakeTimeout)
 	defer cancel()
 	comparison := s.n.ledger.Compare(s.dpid)
 	defer comparison.End()
 	changedFlows := s.flows.Watch()
-	// A switch may list its rules before it has made the changes that were sent before, unless a
-	// barrier is between.
+	// Without a barrier, a switch may list its rules before it has made the changes that were sent
+	// earlier.
 	barrier, err := s.ch.sendBatch(nil)
 	if err != nil {
 		return nil, err

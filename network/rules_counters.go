@@ -94,8 +94,8 @@ type ruleCounts struct {
 
 type ruleCount struct{ packets, bytes uint64 }
 
-// CountedRules is Rules with counters that are at most a second old. If it returns an error, which
-// is the switch's or ctx's, the counters are those of the last successful reading.
+// CountedRules returns what Rules returns, with counters that are at most a second old. If it
+// returns an error, of the switch or of ctx, the counters are those of the last successful reading.
 func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 	c := &s.ruleCounts
 	select {
@@ -117,7 +117,7 @@ func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 	return rules, err
 }
 
-// read reads the counters of our rules. The caller holds the token.
+// read reads the counters of all rules with a cookie of Sluice. The caller holds the token.
 func (c *ruleCounts) read(ctx context.Context, ch *channel) error {
 	asked := time.Now()
 	flows, done, err := askFlows(ctx, ch, ourFlows())

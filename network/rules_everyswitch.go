@@ -74,8 +74,7 @@ func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.Datapat
 	defer release()
 	c, err := o.installer.ledger.Plan(o.ledgerOwner, at, o.everyProgram(key)(d))
 	if err != nil {
-		// The error costs this owner its rules there, and does not keep the switch from
-		// connecting.
+		// The owner then lacks these rules on the switch, but the switch can connect nevertheless.
 		o.installer.logLimiter.Warn(o.installer.log, "declaring rules for a new switch", "owner", o.name, "key", key, "switch", d, "error", err)
 		return nil
 	}

@@ -314,7 +314,8 @@ func (st *step) parts() (before, inside, after step) {
 	return before, inside, after
 }
 
-// result returns the error for what wait has returned, with the switch.
+// result returns the error of the step, with the switch, from the results of channel.wait: err, or
+// the first refusal. before is the number of messages sent ahead of the step's operations.
 func (st *step) result(errs []batchError, before int, err error) error {
 	if err != nil {
 		return &RuleError{Switch: st.sw, Err: err}

@@ -27,7 +27,7 @@ func (x *ownerRegistry) runLeases(ctx context.Context) {
 	}
 }
 
-// renewLeases sends all leased rules that are installed once more. It waits for no switch.
+// renewLeases sends all installed leased rules again. It does not wait for switches.
 func (x *ownerRegistry) renewLeases() {
 	for _, o := range x.list() {
 		for _, key := range x.installer.ledger.Leased(o.ledgerOwner) {

@@ -56,9 +56,9 @@ func (o *Owner) Rules(key string) []InstalledRule {
 	return o.installer.ledger.Rules(o.ledgerOwner, key)
 }
 
-// Shadowed returns, for each of several lists of matches, which rules of other services shadow
-// the owner's rules for such packets on any switch, if the owner's rules are at the given place of
-// the pipeline. If there are very many rules, not all of them are checked.
+// Shadowed returns, for each list of matches in of, the rules of other services that would shadow
+// rules of the owner with these matches, stage and offset: on any switch they come first for some of
+// the packets. If there are very many rules, not all of them are checked.
 func (o *Owner) Shadowed(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Shadowing {
 	return o.installer.ledger.Shadowed(o.ledgerOwner, s, offset, of)
 }

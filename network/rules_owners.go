@@ -63,8 +63,8 @@ func (x *ownerRegistry) declareEvery(ctx context.Context, d openflow.DatapathID)
 	return nil
 }
 
-// forgetEvery removes the declarations for every switch of a switch that has disconnected. Anybody
-// can claim to be a switch, so these must not accumulate.
+// forgetEvery removes, for a switch that has disconnected, the rules that owners declare on every
+// switch. Anybody can claim to be a switch, so these rules must not accumulate.
 func (x *ownerRegistry) forgetEvery(d openflow.DatapathID) {
 	for _, o := range x.list() {
 		for _, key := range o.everyKeys() {

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// reconcile reads our rules from the switch and sends the difference to what is declared. From now
-// on changes may be sent to the switch: a change made during the reconciliation is at worst
-// written twice.
+// reconcile reads Sluice's rules from the switch and sends the difference to what is declared. Once
+// it has begun, changes may be sent to the switch: a change made during the reconciliation is at
+// worst written twice.
 func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	defer s.n.ledger.Reading(s.dpid, s.layout)()
 	if err := s.n.owners.declareEvery(ctx, s.dpid); err != nil {
@@ -65,8 +65,8 @@ func (in *installer) send(ctx context.Context, s *Switch, ops []ledger.Op) (refu
 // reconcileChunk is the number of messages between two barriers.
 const reconcileChunk = 1000
 
-// readFound reads what a switch has of ours. The caller calls done, also after an error, when it
-// no longer uses the result.
+// readFound reads the rules with a cookie of Sluice, and all groups and meters, from a switch. The
+// caller calls done, also after an error, when it no longer uses the result.
 func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err error) {
 	flows, doneFlows, err := askFlows(ctx, s.ch, ourFlows())
 	if err != nil {

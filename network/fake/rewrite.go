@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// rewriteFrame returns a frame with the addresses and ports of the packet when it leaves, and
-// correct checksums if they differ. Tags stay as they are.
+// rewriteFrame returns a copy of the frame with the addresses and ports of p, the packet as it
+// leaves. If these differ from the frame's, the checksums are computed again. Tags stay as they are.
 func rewriteFrame(frame []byte, p Packet) []byte {
 	h, err := packet.Parse(frame)
 	if err != nil {

@@ -55,7 +55,7 @@ func (t *FlowTable) Execute(inPort uint32, p Packet, actions []openflow.Action) 
 	return w.result
 }
 
-// packetRun is a packet inside the switch.
+// packetRun is the state of a packet's passage through the switch.
 type packetRun struct {
 	t         *FlowTable
 	p         Packet

@@ -26,7 +26,7 @@ type Options struct {
 	// zero means one.
 	Tables int
 	// Refuse, if not nil, is called for every message. If it returns an error, the switch sends
-	// that instead of handling the message.
+	// this error instead of handling the message.
 	Refuse func(openflow.Message) *openflow.Error
 	// Instead, if not nil, is called for every message. If it returns true, the switch does
 	// nothing but send the returned bytes to the controller.
@@ -299,8 +299,8 @@ func (s *Switch) notify(gone []Removed) {
 	}
 }
 
-// Change applies a flow, group or meter modification of another controller, and notifies this one
-// as far as it has asked for that.
+// Change applies a flow, group or meter modification as if another controller had sent it. The
+// connected controller is notified of removed entries that have the flag for it.
 func (s *Switch) Change(m openflow.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

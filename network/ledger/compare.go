@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Comparison compares what a connected switch holds with what is wanted on it. It leaves out
-// whatever changes while it runs, because the switch may have listed an older state of that.
+// Comparison compares what a connected switch holds with what owners want on it. It leaves out
+// rules, groups and meters that change while it runs, because the switch may have listed an older
+// state of them.
 //
 // [Ledger.Compare] begins a comparison, and the caller then reads the switch. Drift returns the
 // differences, and Repaired records which of its operations the switch has accepted.
@@ -18,8 +19,8 @@ type Comparison struct {
 	l      *Ledger
 	sw     openflow.DatapathID
 	number uint64
-	// rules, groups and meters are the places of changes that were in progress at some time since
-	// the comparison began.
+	// rules, groups and meters identify what has changed since the comparison began, or was being
+	// changed at that time.
 	rules          map[rule.Key]struct{}
 	groups, meters map[uint32]struct{}
 }
@@ -28,7 +29,7 @@ type Comparison struct {
 type Drift struct {
 	// Ops bring the switch to the wanted state.
 	Ops []Op
-	// Deviations count what was not as wanted, ordered by owner and kind.
+	// Deviations count the things that were not as wanted, ordered by owner and kind.
 	Deviations []Deviation
 	// Expired are rules with timeouts that the switch no longer has. They have left the ledger.
 	Expired []Expired
@@ -36,7 +37,7 @@ type Drift struct {
 	Kept int
 }
 
-// Deviation counts what was not as wanted on a switch, of one owner and kind.
+// Deviation counts the things of one owner and kind that were not as wanted on a switch.
 type Deviation struct {
 	// Owner is the owner's name, or empty if the owner is unknown.
 	Owner  string
@@ -92,7 +93,7 @@ func (c *Comparison) End() {
 	c.l.dropEmpty(c.sw)
 }
 
-// exclude leaves the places of a change out of the comparisons of their switches.
+// exclude leaves the rules, groups and meters of a change out of the comparisons of their switches.
 func (l *Ledger) exclude(ch *Change) {
 	if len(l.comparisons) == 0 {
 		return
@@ -110,7 +111,8 @@ func (l *Ledger) exclude(ch *Change) {
 	}
 }
 
-// excludeRule leaves a rule out of the switch's comparison, with the path of a mark.
+// excludeRule leaves a rule out of the switch's comparison. If the rule is a mark, it also leaves
+// out the rule of the path that the mark belongs to.
 func (l *Ledger) excludeRule(sw openflow.DatapathID, k rule.Key) {
 	c := l.comparisons[sw]
 	if c == nil {
@@ -137,8 +139,9 @@ func (l *Ledger) excludeGroup(sw openflow.DatapathID, id uint32) {
 }
 
 // Drift compares what was read from the switch since the comparison began with what is wanted.
-// It treats what nobody wants as a reconciliation does, and excludes rules of owners that are not
-// ready. A rule that the switch has refused before is written again, but is no deviation.
+// It treats rules and groups that nobody wants as a reconciliation does, and excludes rules of
+// owners that are not ready. A rule that the switch has refused before is written again, but does
+// not count as a deviation.
 func (c *Comparison) Drift(f Found) Drift {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
@@ -188,8 +191,8 @@ func (d *differ) count(owner string, o Object) *Deviation {
 	return d.counts[k]
 }
 
-// result returns the differences with the operations in order: what rules need comes first, and
-// deletions come last.
+// result returns the differences with the operations in order: the groups and meters that rules need
+// come first, and deletions come last.
 func (d *differ) result() Drift {
 	for _, e := range d.s.writeOrder(d.rewrite, false) {
 		d.drift.Ops = d.s.appendWrite(d.drift.Ops, e, openflow.FlowAdd)
@@ -304,8 +307,8 @@ func (d *differ) groupDrift(found []rule.Group) {
 	}
 }
 
-// groupOwner returns the name of the owner that a group's number names, or nothing if it names
-// none or several.
+// groupOwner returns the name of the owner whose hash is in the group's number, or an empty string
+// if that is the hash of no owner or of several.
 func (l *Ledger) groupOwner(id uint32) string {
 	name := ""
 	for _, o := range l.owners {

@@ -62,7 +62,7 @@ func (c *Change) planMeters(after *declared, meters []rule.Meter) error {
 	return nil
 }
 
-// noCommand says that nothing has to be sent.
+// noCommand means that nothing has to be sent.
 const noCommand uint16 = 0xffff
 
 // planItem decides what happens to a group or meter. It returns the new item, nil if the item
@@ -129,8 +129,9 @@ func dropItem[T any](old *item[T], key string) (now *item[T], gone bool) {
 	return &item[T]{value: old.value, owner: old.owner, keys: withoutKey(old.keys, key), confirmed: old.confirmed}, false
 }
 
-// undoItem removes the key from a changed group or meter, or restores it. It returns the
-// operations to send before the rules that need the item, and those to send after them.
+// undoItem undoes the change of a group or meter. It removes the key from the item, or restores the
+// item as it was before. It returns the operations to send before the rules that need the item, and
+// those to send after them.
 func undoItem[T any](ch change[uint32, item[T]], key string, m map[uint32]*item[T], same func(a, b *T) bool, write func(*T, uint16) Op, add, modify, remove uint16) (before, after []Op) {
 	now := m[ch.key]
 	had := ch.old != nil && (ch.old.owner == nil || slices.Contains(ch.old.keys, key))

@@ -14,7 +14,8 @@ import (
 
 // Reasons for which Plan refuses a program before anything is sent.
 var (
-	// ErrConflict means that another owner or key holds the same place in a switch.
+	// ErrConflict means that another owner or key has declared a rule with the same table, priority
+	// and match, or the same group or meter, on a switch.
 	ErrConflict = errors.New("conflicts with what is already declared")
 	// ErrInvalid means that the program can never be installed as it is.
 	ErrInvalid = errors.New("invalid program")
@@ -62,8 +63,8 @@ type Owner struct {
 	programs map[string]*declared
 }
 
-// declared lists the places of what an owner wants under one key. The content is in the states
-// of the switches.
+// declared lists the rules, groups and meters that an owner wants under one key. It holds where they
+// are; their content is in the states of the switches.
 type declared struct {
 	rules  []place[rule.Key]
 	groups []place[uint32]
@@ -71,12 +72,13 @@ type declared struct {
 	leased bool // whether any of the rules is leased
 }
 
+// place identifies a rule, group or meter on a switch.
 type place[K comparable] struct {
 	sw  openflow.DatapathID
 	key K
 }
 
-// switchState is what is wanted on one switch, and what was found there.
+// switchState holds what owners want on one switch, and what was found on it.
 type switchState struct {
 	layout rule.Layout
 	rules  map[rule.Key]*Entry
@@ -170,7 +172,7 @@ func (l *Ledger) Keys(o *Owner) []string {
 	return slices.Sorted(maps.Keys(o.programs))
 }
 
-// Rules returns what the owner has declared under the key.
+// Rules returns the rules that the owner has declared under the key.
 func (l *Ledger) Rules(o *Owner, key string) []rule.Installed {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -75,8 +75,8 @@ func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
 	return c, nil
 }
 
-// planRules adds the rules to the ledger, marks first, because on switches with one table they
-// become part of other rules.
+// planRules adds the rules to the ledger. It adds marks first, because on switches with one table
+// they become part of other rules.
 func (c *Change) planRules(after *declared, rules []rule.Rule) error {
 	seen := make(map[place[rule.Key]]struct{}, len(rules))
 	for _, marks := range []bool{true, false} {
@@ -314,8 +314,9 @@ func (c *Change) Rollback() []Op {
 	return append(back, gone...)
 }
 
-// undoRule removes the key from a changed rule, or restores it. Since the change was planned,
-// other keys may have begun to share the rule, or have given it up.
+// undoRule undoes the change of a rule: it removes the key from the rule, or restores the rule as it
+// was before. Since the change was planned, other keys may have begun to share the rule, or have
+// given it up.
 func (c *Change) undoRule(ch change[rule.Key, Entry]) []Op {
 	s := c.l.stateOf(ch.sw)
 	now := s.rules[ch.key]
@@ -350,8 +351,8 @@ func (c *Change) undoRule(ch change[rule.Key, Entry]) []Op {
 	return s.appendWrite(nil, &back, openflow.FlowAdd)
 }
 
-// undoNewRule removes a rule that the change has added. If the switch had this or another rule
-// in its place since before the restart, that rule is restored until its owner is ready.
+// undoNewRule removes a rule that the change has added. If the switch had this or another rule in
+// the same slot from before a restart, undoNewRule restores that rule until its owner is ready.
 func (c *Change) undoNewRule(s *switchState, ch change[rule.Key, Entry]) []Op {
 	for _, r := range c.claimed {
 		o := c.l.owners[r.Cookie.Owner()]

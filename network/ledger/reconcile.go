@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Found is what a switch holds when it connects.
+// Found holds the rules, groups and meters that a switch has listed.
 type Found struct {
 	// Rules are those with a cookie of Sluice.
 	Rules  []Reported
@@ -23,8 +23,9 @@ type Found struct {
 type Reconciliation struct {
 	// Ops bring the switch to the wanted state, in an order that interrupts no traffic.
 	Ops []Op
-	// Kept, Written, Removed and Left count rules: unchanged; missing or different, and sent;
-	// orphaned and deleted; left alone because their owners are not ready yet.
+	// Kept counts the rules that are unchanged, and Written those that are sent because they are
+	// missing or different. Removed counts the orphaned rules, which are deleted, and Left those
+	// that are left alone because their owners are not ready yet.
 	Kept, Written, Removed, Left int
 }
 
@@ -63,7 +64,7 @@ func (l *Ledger) Sending(sw openflow.DatapathID, ops []Op) {
 	}
 }
 
-// wasSent reports whether the rule was sent since the switch is being read.
+// wasSent reports whether the rule was sent after the reading of the switch had begun.
 func (s *switchState) wasSent(k rule.Key) bool {
 	if s.reading == nil {
 		return false

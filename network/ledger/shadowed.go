@@ -13,7 +13,7 @@ import (
 // milliseconds at most.
 const maxCompared = 200_000
 
-// precedingRule is a rule of another owner that comes before a place in the pipeline.
+// precedingRule is a rule of another owner that comes before the stage and offset in question.
 type precedingRule struct {
 	match       openflow.Match
 	owner, name string
@@ -21,10 +21,10 @@ type precedingRule struct {
 	rewrites    bool // whether the rule changes headers
 }
 
-// Shadowed returns, for each of several lists of matches, the other owners whose rules shadow
-// the owner's rules at a place in the pipeline: rules for some of the same packets, on any
-// switch, that come first. It leaves out rules that only admit packets, or check where they come
-// from. If there are very many rules, it does not compare all of them.
+// Shadowed returns, for each list of matches in of, the other owners whose rules would shadow rules
+// of the owner with these matches, stage and offset: on any switch they come first for some of the
+// packets. It leaves out rules that only admit packets, or check where they come from. If there are
+// very many rules, it does not compare all of them.
 func (l *Ledger) Shadowed(o *Owner, stage rule.Stage, offset uint16, of [][]openflow.Match) [][]rule.Shadowing {
 	if len(of) == 0 {
 		return nil
@@ -111,8 +111,8 @@ func rewrites(r *rule.Rule) bool {
 	return slices.ContainsFunc(r.Actions, func(a openflow.Action) bool { return a.Type == openflow.ActionSetField })
 }
 
-// takesPackets reports whether a rule decides where packets go that other owners may want, or
-// asks a service to decide.
+// takesPackets reports whether a rule decides, or asks a service to decide, where packets go that
+// other owners may want to forward.
 func takesPackets(r *rule.Rule) bool {
 	switch r.Stage {
 	case rule.StageWay, rule.StageRewrite, rule.StageDevice:

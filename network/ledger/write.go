@@ -23,7 +23,7 @@ func (s *switchState) wanted(e *Entry) (*rule.Rule, bool) {
 	return &r, true
 }
 
-// at returns the entry that belongs into a slot of the switch, or nil.
+// at returns the entry that the switch should have in a slot, or nil.
 func (s *switchState) at(slot rule.Slot) *Entry {
 	k, ok := s.layout.Key(slot)
 	if !ok {
