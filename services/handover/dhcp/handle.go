@@ -173,8 +173,8 @@ func (c *call) reply(kind dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	return r
 }
 
-// answer makes an offer or acknowledgement of the address, with all parameters. Without an address
-// it is an answer to a client that has its address but no lease of it.
+// answer sets the reply to an offer or acknowledgement of ip, with all parameters. If ip is invalid,
+// the reply has no address and no lease time: it is for a client that only asks for the parameters.
 func (c *call) answer(kind dhcpv4.MessageType, ip netip.Addr) {
 	r := c.reply(kind)
 	if kind == dhcpv4.MessageTypeAck {
@@ -208,8 +208,8 @@ func parameters(o dhcpv4.Options, p registry.Pool) {
 	}
 }
 
-// leaseTimes adds how long the lease lasts and when to renew it: after half of it, and by any
-// server after seven eighths (RFC 2131, section 4.4.5).
+// leaseTimes adds the lease time d, the time after which the client renews the lease (half of d), and
+// the time after which it asks any server (seven eighths of d; RFC 2131, section 4.4.5).
 func leaseTimes(o dhcpv4.Options, d time.Duration) {
 	set := func(code dhcpv4.OptionCode, t time.Duration) {
 		o[code.Code()] = binary.BigEndian.AppendUint32(nil, uint32(t/time.Second))

@@ -25,8 +25,8 @@ type Server struct {
 
 // Options holds the options of a server.
 type Options struct {
-	// Relays holds the ports behind which a relay agent is trusted. Only there the source of a
-	// frame may belong to another host than the device.
+	// Relays holds the ports behind which a relay agent is trusted. Only at these ports may the
+	// source of a frame belong to a host other than the device.
 	Relays []network.PortRef
 }
 
@@ -43,7 +43,7 @@ func New(reg *registry.Registry, o Options) *Server {
 type Request struct {
 	// Message was returned by Parse or Decode.
 	Message *dhcpv4.DHCPv4
-	// Src is the source of the frame, At the port where it came in.
+	// Src is the source of the frame, and At the port where the frame came in.
 	Src  openflow.MAC
 	At   network.PortRef
 	Time time.Time
@@ -69,8 +69,8 @@ const (
 	Released Verdict = "released"
 	Declined Verdict = "declined"
 	Informed Verdict = "informed"
-	// Exhausted says that no address is free, Failed that the lease could not be written. Neither
-	// is answered, so the client asks again.
+	// Exhausted means that no address is free. Failed means that the lease could not be written.
+	// Neither is answered, so the client asks again.
 	Exhausted Verdict = "exhausted"
 	Failed    Verdict = "failed"
 )
@@ -95,9 +95,9 @@ type Decision struct {
 	// Lease is the granted lease, which is valid once it is committed, or the lease that a release
 	// or decline has ended.
 	Lease registry.Lease
-	// Attach reports whether the device has moved or has another address. Then its packets must be
-	// led to the port where the request came in before the reply is sent. Lease holds that place;
-	// Previous is the place before, or nil.
+	// Attach reports whether the device has moved or has another address. Then rules must lead its
+	// packets to the port where the request came in before the reply is sent. Lease.Attachment is
+	// that place, and Previous the place before, or nil.
 	Attach   bool
 	Previous *registry.Attachment
 	// Detach reports whether the device gave up its address.
@@ -109,7 +109,7 @@ type Decision struct {
 	reserved *registry.Reservation
 }
 
-// Commit writes the granted lease, if there is one. If it cannot be written it is not granted: the
+// Commit writes the granted lease, if there is one. If the write fails, the lease is not granted: the
 // verdict becomes Failed, and there must be no answer.
 func (d *Decision) Commit(ctx context.Context) error {
 	if d.reserved == nil {
@@ -124,15 +124,15 @@ func (d *Decision) Commit(ctx context.Context) error {
 	return err
 }
 
-// call is the handling of one request.
+// call holds the state of handling one request.
 type call struct {
 	server *Server
 	Request
 	chaddr openflow.MAC
-	// pool is the device's pool, lease its lease if that has not ended.
+	// pool is the device's pool. lease is its lease, or nil if it has none or has released it.
 	pool  registry.Pool
 	lease *registry.Lease
-	// stamp is that of a valid signature; signErr says why there is none.
+	// stamp is the stamp of a valid signature. signErr is the reason why there is none.
 	stamp    Stamp
 	signErr  error
 	decision Decision
@@ -180,7 +180,7 @@ func (c *call) identify() bool {
 		return false
 	}
 	if !known && c.decision.Type == dhcpv4.MessageTypeInform && !c.AskFirst {
-		// A host with an address of its own is no device, and does not become one by its question.
+		// A host that has an address already and only asks for parameters is not learned as a device.
 		if pool, ok := c.server.reg.LearningPool(); ok {
 			c.pool, c.decision.From = pool, pool.ServerID()
 			return true
@@ -281,7 +281,7 @@ func (s *Server) Verify(d registry.Device, m *dhcpv4.DHCPv4, src openflow.MAC, n
 	return err
 }
 
-// verify is Verify that also returns the stamp.
+// verify does the work of Verify, and also returns the stamp.
 func (s *Server) verify(d registry.Device, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) (Stamp, error) {
 	stamp, err := Verify(d.Key, m, src, now)
 	if err != nil {
@@ -290,7 +290,7 @@ func (s *Server) verify(d registry.Device, m *dhcpv4.DHCPv4, src openflow.MAC, n
 	return stamp, s.guard.use(d.ID, stamp, s.reg.Signed(d.ID), now)
 }
 
-// atHome reports whether the message came from where the device is.
+// atHome reports whether the message came from the place where the device is attached.
 func (c *call) atHome() bool {
 	return c.lease != nil && c.lease.Attachment != nil && c.lease.Attachment.At == c.At && c.lease.Attachment.MAC == c.Src
 }
@@ -316,7 +316,7 @@ func (c *call) authorised() bool {
 		return true
 	}
 	if class.Trigger == "" && (c.lease == nil || c.lease.Attachment == nil) {
-		return true // learned, and without a place yet
+		return true // a learned device that has no place yet
 	}
 	c.drop(Denied, "port %v is not one where device %q may attach", c.At, c.decision.Device.ID)
 	return false

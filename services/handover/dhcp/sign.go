@@ -46,14 +46,14 @@ var (
 	ErrReplay    = errors.New("the signature, or a newer one, was used before")
 )
 
-// Stamp identifies a signature among all of a device.
+// Stamp identifies a signature among all signatures of a device.
 type Stamp struct {
 	Time  time.Time
 	Nonce [nonceBytes]byte
 }
 
-// Sign adds the device's signature to the message, in place of an earlier one. It is valid once,
-// for a frame with that source, within Window of now. The fields that it covers must not be
+// Sign adds the device's signature to the message, in place of an earlier one. The signature is valid
+// once, for a frame with the source src, within Window of now. The fields that it covers must not be
 // changed afterwards: type, transaction, hardware address, requested and own address, and the
 // chosen server. The server is covered so that a signature made for another network is not
 // accepted in ours.
@@ -126,11 +126,11 @@ func as4(a netip.Addr) (b [4]byte) {
 }
 
 // maxStamps bounds the signatures that are remembered of one device. If more arrive within the
-// window, those as old as the oldest are no longer accepted.
+// window, the oldest are forgotten, and signatures no newer than those are no longer accepted.
 const maxStamps = 256
 
-// replayGuard remembers the signatures that were used, so that none is accepted twice. What it
-// remembers is bounded for each device, and kept no longer than a signature is valid.
+// replayGuard remembers the signatures that were used, so that none is accepted twice. It remembers at
+// most maxStamps signatures of each device, and none for longer than a signature is valid.
 type replayGuard struct {
 	mu      sync.Mutex
 	devices map[string]*stamps

@@ -32,8 +32,8 @@ func (s *Service) Register(a *api.API) {
 	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.Origin.onComplete)
 	receive(s, a, KindQuery, "Ask who has a device", nil, s.Origin.onQuery)
 	receive(s, a, KindClaim, "Claim a device that has appeared unannounced", func(m *Claim) Subject { return m.Subject }, s.Origin.onClaim)
-	// Without ordering: the message may overtake others about the device in the outbox, and
-	// evidence is accepted only once anyway.
+	// Verify messages are not ordered: they may overtake others about the device in the outbox,
+	// and evidence is accepted only once anyway.
 	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.Origin.onVerify)
 	receive(s, a, KindWithdraw, "Withdraw a move, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
 
@@ -121,8 +121,8 @@ func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal
 	return n, nil
 }
 
-// handle handles a message within the bounds of the neighbour, and only after Restore: before it a
-// device that has not been read yet would be reported as unknown.
+// handle handles a message within the bounds of the neighbour. It waits until Restore has finished: a
+// device whose record has not been read yet would be reported as unknown.
 func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device string, f func(context.Context) error) error {
 	if refusal := n.guard.accept(e, device, s.now()); refusal != nil {
 		return refusal
@@ -183,7 +183,7 @@ func (s *Service) Neighbours() []NeighbourStatus {
 	return list
 }
 
-// Roaming is a device that is not just at home, for operators.
+// Roaming is a device that has a Record, as the API shows it to operators.
 type Roaming struct {
 	ID         string     `json:"id"`
 	Home       string     `json:"home"`

@@ -16,13 +16,13 @@ import (
 	"github.com/sluice-net/sluice/internal/tlsconn"
 )
 
-// Path begins the paths of the operations for neighbours.
+// Path is the prefix of the paths of the operations for neighbours.
 const Path = api.Prefix + "/handover/neighbour/"
 
 // maxReply bounds the answer of a neighbour in bytes.
 const maxReply = 64 << 10
 
-// Dialer connects, for instance inside a network namespace.
+// Dialer connects to an address, for instance inside a network namespace.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // client sends messages to one neighbour.
@@ -41,7 +41,7 @@ func newClient(n Neighbour, dial Dialer) *client {
 		MaxIdleConnsPerHost: 16,
 		MaxConnsPerHost:     64,
 		IdleConnTimeout:     2 * time.Minute,
-		// What a neighbour can make us store before the body is bounded as well.
+		// A neighbour must not make us store a header of any length. maxReply bounds the body.
 		MaxResponseHeaderBytes: 16 << 10,
 		ForceAttemptHTTP2:      true,
 		// A connection whose other end has vanished is closed after a failed ping.
@@ -59,8 +59,8 @@ func newClient(n Neighbour, dial Dialer) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// send posts one message. It returns a *Refusal if the neighbour has refused it. After any other
-// error it is unknown whether the neighbour has done what was asked.
+// send posts one message. It returns a *Refusal if the neighbour has refused the message. After any
+// other error it is unknown whether the neighbour has handled the message.
 func (c *client) send(ctx context.Context, kind Kind, in, out any) error {
 	b, err := json.Marshal(in)
 	if err != nil {
@@ -112,7 +112,7 @@ func decodeReply(status int, body []byte, out any) error {
 	return r
 }
 
-// printable makes text of a neighbour fit for a line of a log.
+// printable returns a neighbour's text in a form that is safe to log in one line.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0xfffd {

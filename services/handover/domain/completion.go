@@ -18,7 +18,7 @@ func (s *Origin) onComplete(ctx context.Context, n *neighbour, in *Complete) (*s
 		return nil, refusal
 	}
 	if r == nil {
-		return nil, nil // the same was said before, and handled
+		return nil, nil // an earlier message said the same, and was handled
 	}
 	proven := false
 	if m := r.outgoing(n.Name); m != nil && m.ID == in.Move && r.needsProof(n.Name) {
@@ -61,8 +61,8 @@ func (c *Complete) check() error {
 }
 
 // mayComplete decides whether the neighbour may say where the device is: as the receiver of the
-// move, or as the domain to which we send its packets. It returns nil for a nil record only if the
-// same was said before.
+// move, or as the domain to which we send its packets. For a nil record it returns nil only if the
+// message repeats an earlier one about a completed move.
 func (s *Origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 	switch {
 	case in.Move != "" && s.done.has(in.Move):
@@ -89,19 +89,19 @@ func (s *Origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 		return nil
 	}
 	if r.Downstream == n.Name && r.Host == n.Name {
-		return nil // the same was said before
+		return nil // an earlier message said the same
 	}
 	return refuse(CodeUnknown, "no such move of %s to %q is under way", r.ID, n.Name)
 }
 
-// needsProof reports whether the device must prove the outgoing move. Moves to its home domain and
-// to the domain that we get its packets from need no proof: without them we get none of its
-// packets anyway.
+// needsProof reports whether the device must prove the outgoing move to peer. A move to its home
+// domain, or to the domain from which we get its packets, needs no proof: either domain can stop
+// sending us the device's packets anyway.
 func (r *Record) needsProof(peer string) bool {
 	return r.Signed && !r.Move.Proven && peer != r.Home && peer != r.Upstream
 }
 
-// complete records that the neighbour has the device.
+// complete records that the device is with the neighbour.
 func (s *Origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Record, proven bool) *Refusal {
 	if in.Move == "" {
 		r.Host = in.Host
@@ -163,7 +163,7 @@ func (s *Origin) delivered(ctx context.Context, n *neighbour, id string, o Unsen
 	})
 }
 
-// cancelOutgoing ends an outgoing move of which the neighbour need not be told.
+// cancelOutgoing ends an outgoing move, without a message to the neighbour.
 func (s *Origin) cancelOutgoing(ctx context.Context, r *Record) {
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
 		s.log.Error("a branch could not be removed", "device", r.ID, "error", err)

@@ -18,19 +18,19 @@ type Neighbour struct {
 	// Name is the neighbour's name here and in the certificate we issued to it. It must be the
 	// name that it uses itself.
 	Name string
-	// URL is the address of its controller's API, like https://192.0.2.1:8443.
+	// URL is the address of the API of the neighbour's controller, like https://192.0.2.1:8443.
 	URL string
 	// TLS presents the certificate that the neighbour issued to us, and trusts its authority.
 	TLS *tls.Config
-	// Prefixes contain the addresses of its own devices. Transit contains those of other domains'
-	// devices that it may pass on to us.
+	// Prefixes contain the addresses of the neighbour's own devices. Transit contains the addresses
+	// of other domains' devices that the neighbour may pass on to us.
 	Prefixes, Transit []netip.Prefix
-	// Peering is our border port that leads to it.
+	// Peering is our border port that leads to the neighbour.
 	Peering network.PortRef
-	// Unsigned lets it claim devices without a key, by their hardware address alone. A device with
-	// a key must always prove where it is.
+	// Unsigned reports whether the neighbour may claim devices without a key, by their hardware
+	// address alone. A device with a key must always prove where it is.
 	Unsigned bool
-	// MaxVisitors bounds the devices it may have here at once; zero means 10000.
+	// MaxVisitors bounds the neighbour's devices that may be here at once; zero means 10000.
 	MaxVisitors int
 }
 
@@ -76,7 +76,7 @@ func (t Timing) withDefaults() Timing {
 
 const defaultMaxVisitors = 10000
 
-// checkNeighbours checks what the configuration does not check.
+// checkNeighbours checks the settings of neighbours that the configuration's own checks leave out.
 func checkNeighbours(self string, list []Neighbour) error {
 	for _, n := range list {
 		u, err := url.Parse(n.URL)

@@ -5,7 +5,7 @@
 //
 // # The steps
 //
-// Origin S has the device, receiver R gets it:
+// Origin S is the domain that the device leaves, receiver R the one to which it comes:
 //
 //	t0           S carries the device
 //	t1  notify   S to R: this device, with these addresses, heads for you
@@ -22,9 +22,10 @@
 //
 // # The chain
 //
-// For each device that is not just at home a domain keeps one Record: upstream is the neighbour
-// from which its packets come (none at home), downstream the one to which they go (none where the
-// device is). A to B to C makes a chain. A device that comes back to a domain of the chain
+// A domain keeps one Record for each visitor, for each own device that is in another domain, and for
+// each device that is changing domains. In it, upstream is the neighbour from which the device's
+// packets come (none at home), and downstream the one to which they go (none where the device is). A
+// device that goes from A to B and then to C makes a chain of these domains. A device that comes back to a domain of the chain
 // shortens it, and the part that is no longer needed is withdrawn. Where its packets pass through
 // R already, R branches them itself and the origin sends nothing twice.
 //
@@ -44,8 +45,8 @@
 // faster than the domain for which it was meant, can claim the device, if there is an agreement
 // with that domain, too.
 //
-// Unlike the announcement of the dissertation, that of this package does not contain with whom the
-// device communicates: the rules match the device's own address and nothing else.
+// Unlike the announcement of the dissertation, the announcement of this package does not list the
+// hosts with which the device communicates: the rules match the device's own address and nothing else.
 //
 // Start reading at Origin.Announce (t1, t2), Receiver.onNotify and Origin.onComplete; the reactive
 // variant is in reactive.go.

@@ -15,14 +15,15 @@ var (
 	ErrTaken = errors.New("an address of the device belongs to somebody else")
 	// ErrNoDevice says that there is no such device.
 	ErrNoDevice = errors.New("no such device")
-	// ErrNoEvidence says that the evidence does not show that the device is there.
+	// ErrNoEvidence says that the evidence does not show that the device is at the place.
 	ErrNoEvidence = errors.New("the request does not prove that the device is there")
 )
 
 // Known is what a domain knows about a registered device.
 type Known struct {
 	Visitor
-	// Here reports whether it is attached at an edge port of this domain now, at Place.
+	// Here reports whether the device is attached at an edge port of this domain now. Place is that
+	// port.
 	Here  bool
 	Place Place
 	// Overlap is how long, after the device has attached somewhere here, packets still go to the
@@ -32,7 +33,7 @@ type Known struct {
 
 // Place is where a device is attached, or wants to be.
 type Place struct {
-	// At is the edge port, MAC the source of the frames that come in there.
+	// At is the edge port, and MAC the source of the frames that come in there.
 	At  network.PortRef `json:"at,omitzero"`
 	MAC openflow.MAC    `json:"mac,omitzero"`
 }
@@ -48,7 +49,7 @@ type Visit struct {
 	Heading Heading
 }
 
-// Host is the domain that the protocol works for: its devices and its rules. The handover service
+// Host gives the protocol access to the devices and rules of its own domain. The handover service
 // implements it. All methods may be called concurrently and return when their context ends.
 // Prepare, Redirect, Cancel and Forget are never called concurrently for one device. They are
 // idempotent, since messages may arrive twice.
@@ -80,8 +81,8 @@ type Host interface {
 	// Verify checks the evidence with the key of the device, which is our own. Evidence is
 	// accepted only once.
 	Verify(ctx context.Context, id string, e Evidence) error
-	// Resume says that the service no longer waits for neighbours about the hardware address, so a
-	// DHCP message that was left unanswered can be handled. It must not block.
+	// Resume tells the host that the protocol no longer waits for neighbours about the hardware
+	// address, so that the host can handle a DHCP message that it left unanswered. It must not block.
 	Resume(mac openflow.MAC)
 }
 
@@ -90,9 +91,9 @@ type Admission uint8
 
 // The admissions.
 const (
-	// Serve: it is handled like any other.
+	// Serve: the message is handled like any other.
 	Serve Admission = iota
-	// Wait: it is left unanswered. Host.Resume follows in bounded time, unless too many are being
-	// asked about; then the client has to ask again.
+	// Wait: the message is left unanswered. A call of Host.Resume follows in bounded time, unless
+	// neighbours are being asked about too many addresses; then the client has to ask again.
 	Wait
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Kind names a message; it is also the last element of its path.
+// Kind is the kind of a message, and the last element of its URL's path.
 type Kind string
 
 // The kinds of messages.
@@ -31,7 +31,7 @@ type Envelope struct {
 	From string    `json:"from" maxLength:"63" doc:"Domain that sends it"`
 	To   string    `json:"to" maxLength:"63" doc:"Domain that it is for"`
 	Time time.Time `json:"time" doc:"When it was sent"`
-	// Nonce is used only once.
+	// Nonce is random; the sender uses it in no other message.
 	Nonce string `json:"nonce" minLength:"32" maxLength:"32" doc:"32 hex digits, never used again"`
 	// Sequence grows with every message of the sender about one device.
 	Sequence uint64 `json:"sequence" maximum:"9223372036854774784" doc:"Greater than in any earlier message about the device"`
@@ -40,7 +40,7 @@ type Envelope struct {
 // envelope implements message.
 func (e *Envelope) envelope() *Envelope { return e }
 
-// message is implemented by everything with an envelope.
+// message is implemented by all messages, since each contains an Envelope.
 type message interface{ envelope() *Envelope }
 
 // Subject names a device.
@@ -57,7 +57,7 @@ func (s Subject) localID(self string) string {
 // subject returns the visitor's name.
 func (v Visitor) subject() Subject { return Subject{v.Home, v.Device} }
 
-// Hello shows that the sender is there.
+// Hello shows that the sender can be reached.
 type Hello struct{ Envelope }
 
 // Notify announces a device (t1).
@@ -71,8 +71,8 @@ type Notify struct {
 // Prepared answers Notify and Claim.
 type Prepared struct {
 	Move string `json:"move"`
-	// Carry asks the origin to send the device's packets over the peering. It is false if they
-	// pass through the receiver anyway.
+	// Carry asks the origin to send the device's packets over the peering. It is false if the
+	// packets pass through the receiver anyway.
 	Carry bool `json:"carry" doc:"The origin has to send the packets to the receiver"`
 }
 
@@ -83,8 +83,9 @@ type Ready struct {
 	Move string `json:"move" minLength:"32" maxLength:"32"`
 }
 
-// Complete says that the device is with Host (t4). With a move the receiver sends it to the
-// origin; without one, an origin sends it to the domain that it has the device's packets from.
+// Complete says that the device is in the domain Host (t4). If it names a move, the receiver of the
+// move sends it to the origin. If not, a domain sends it to the one from which it gets the device's
+// packets.
 type Complete struct {
 	Envelope
 	Subject
@@ -123,7 +124,8 @@ type Verify struct {
 	Evidence Evidence `json:"evidence"`
 }
 
-// Withdraw revokes a move or, without one, says that the sender no longer carries the device.
+// Withdraw revokes a move. If it names no move, it says that the sender no longer has a part in the
+// device's chain.
 type Withdraw struct {
 	Envelope
 	Subject

@@ -12,7 +12,7 @@ import (
 // maxInflight bounds the concurrent requests of one neighbour.
 const maxInflight = 64
 
-// neighbour is the state of a Neighbour.
+// neighbour is a Neighbour with its state.
 type neighbour struct {
 	Neighbour
 	common   *common
@@ -27,7 +27,7 @@ type neighbour struct {
 	logged time.Time
 }
 
-// newNeighbour returns the state of a neighbour.
+// newNeighbour returns the neighbour n with its initial state.
 func (s *common) newNeighbour(n Neighbour, dial Dialer) *neighbour {
 	n.MaxVisitors = cmp.Or(n.MaxVisitors, defaultMaxVisitors)
 	return &neighbour{
@@ -57,7 +57,7 @@ func (n *neighbour) noteResult(err error, now time.Time) {
 	}
 }
 
-// mayLog bounds how often one neighbour can cause a log line.
+// mayLog reports whether a line about the neighbour may be logged now: at most one in 100 ms.
 func (n *neighbour) mayLog(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

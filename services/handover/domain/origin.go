@@ -7,16 +7,17 @@ import (
 	"github.com/sluice-net/sluice/services/handover/registry"
 )
 
-// Origin is this domain in the role of one that devices leave.
+// Origin implements the role of a domain that devices leave.
 type Origin struct {
 	*common
-	// done holds moves that were completed lately and left no record.
+	// done holds the IDs of moves that were completed lately and after which no record was kept.
 	done *recent
 }
 
-// Announce tells the neighbour that a device of this domain heads for it, and returns when both
-// branches stand (t1 and t2). Another announcement, with a new heading, replaces an earlier one;
-// one to another neighbour withdraws it.
+// Announce tells the neighbour peer that a device of this domain heads for it. It returns when both
+// domains have written the rules of their branches (t1 and t2). Another announcement to the same
+// neighbour, with a new heading, replaces an earlier one. An announcement to another neighbour
+// withdraws the earlier one.
 func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error {
 	n := s.neighbours[peer]
 	if n == nil {
@@ -30,8 +31,8 @@ func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	defer end()
-	// The neighbour must first know what is in the outbox: perhaps that the device is no longer
-	// there.
+	// The neighbour must first get the messages in the outbox: one may say that the device is no
+	// longer with it.
 	if err := n.deliverLocked(ctx, id, true); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
@@ -125,8 +126,8 @@ func (s *Origin) dropOutgoing(ctx context.Context, r *Record, why string) error 
 	return nil
 }
 
-// abortOutgoing ends a move that the neighbour did not accept. If it may nevertheless have
-// accepted it, tell is set and the move is withdrawn.
+// abortOutgoing ends a move that the neighbour did not accept. tell is set if the neighbour may have
+// accepted it nevertheless; then the move is withdrawn by a message.
 func (s *Origin) abortOutgoing(ctx context.Context, id, peer, move string, tell bool) {
 	s.change(ctx, id, func(ctx context.Context, r *Record) error {
 		m := r.outgoing(peer)
@@ -141,8 +142,8 @@ func (s *Origin) abortOutgoing(ctx context.Context, id, peer, move string, tell 
 	})
 }
 
-// branch sends the device's packets to the neighbour, too (t2), and queues the message that says
-// so.
+// branch makes this domain send the device's packets to the neighbour as well (t2), and queues the
+// Ready message that says so.
 func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil {
@@ -164,8 +165,8 @@ func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) 
 	})
 }
 
-// branchTo makes the origin's branch. Devices with the saving policy get none before they have
-// arrived, and devices that are not attached have no packets to branch.
+// branchTo makes the origin's branch. A device with the saving policy gets no branch before it has
+// arrived, and a device that is not attached has no packets to branch.
 func (s *Origin) branchTo(ctx context.Context, r *Record, m *Move, carry bool) error {
 	m.Carry = carry
 	if known, ok := s.host.Device(r.ID); ok && known.Here && carry && r.Policy == registry.PolicySeamless {

@@ -13,14 +13,14 @@ import (
 
 // outbox holds the names of devices about which messages have to be sent to a neighbour.
 type outbox struct {
-	wake chan struct{} // receives when there is another
+	wake chan struct{} // receives a value when a delivery has been scheduled
 
 	mu      sync.Mutex
 	pending map[string]attempt
 }
 
-// attempt is when the messages about a device are next sent, and the pause before that, if they
-// have failed before.
+// attempt holds the time at which the messages about a device are sent next, and the pause before it
+// if an earlier attempt has failed.
 type attempt struct {
 	at    time.Time
 	pause time.Duration
@@ -47,7 +47,7 @@ func (b *outbox) schedule(id string, at time.Time, pause time.Duration) {
 	}
 }
 
-// takeDue removes and returns what is due.
+// takeDue removes and returns the attempts that are due.
 func (b *outbox) takeDue(now time.Time) map[string]attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func (b *outbox) takeDue(now time.Time) map[string]attempt {
 	return due
 }
 
-// next returns how long it takes until something is due.
+// next returns the time until the next attempt is due.
 func (b *outbox) next(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +97,9 @@ func (n *neighbour) deliverAll(ctx context.Context) {
 	}
 }
 
-// lockSending waits for the lock that a sender of messages about a device holds, so that they
-// arrive in the order of their numbers.
+// lockSending takes the lock for sending messages about a device to the neighbour, and returns the
+// function that releases it. Messages that are sent under the lock arrive in the order of their
+// numbers.
 func (n *neighbour) lockSending(ctx context.Context, id string) (end func(), err error) {
 	return n.common.records.lock(ctx, n.Name+" "+id)
 }

@@ -16,27 +16,27 @@ import (
 const (
 	maxAsking   = 64
 	maxNotFound = 4096
-	// confirmedFor is how long a confirmation of its home lets a device in where it has asked:
-	// from its first message there to its last.
+	// confirmedFor is how long a device may attach at a place after its home has confirmed that
+	// the device is there. It covers the DHCP exchange from the first message to the last.
 	confirmedFor = 10 * time.Second
 )
 
 // question is what neighbours are asked: who has the hardware address that is used at the port. A
-// negative answer is remembered for that port only, so a host that uses another's address
-// elsewhere does not lock it out.
+// negative answer is remembered for that port only. So a host that uses a device's address at another
+// port does not lock the device out.
 type question struct {
 	mac openflow.MAC
 	at  network.PortRef
 }
 
-// Receiver is this domain in the role of one to which devices come.
+// Receiver implements the role of a domain to which devices come.
 type Receiver struct {
 	*common
 	logLimit lograte.Limit // limits log lines that any host can cause
 
 	mu sync.Mutex
-	// asking holds the hardware addresses about which neighbours are being asked, notFound the
-	// questions with a negative answer, and until when each is remembered.
+	// asking holds the hardware addresses about which neighbours are being asked. notFound holds
+	// the questions with a negative answer, and until when each answer is remembered.
 	asking   map[openflow.MAC]bool
 	notFound map[question]time.Time
 }
@@ -52,8 +52,9 @@ func (s *Receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	return s.begin(q, Serve, func(ctx context.Context) error { return s.search(ctx, mac, h, e) })
 }
 
-// begin runs f about an address in the background, and resumes the address afterwards. It returns
-// otherwise if f has failed lately, or if the service does not run.
+// begin asks the question by running f in the background, and calls Host.Resume afterwards. It returns
+// Wait, or the admission otherwise if the question had a negative answer lately or the service does
+// not run.
 func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +64,7 @@ func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context
 	case known && s.now().Before(until):
 		return otherwise
 	case len(s.asking) >= maxAsking:
-		if otherwise == Serve { // the device is unknown
+		if otherwise == Serve { // the question is about an unknown device
 			s.metrics.overflow.Inc()
 		}
 		return Wait
@@ -101,7 +102,7 @@ func (s *Receiver) remembered(err error) time.Duration {
 // where it was not before.
 func (s *Receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Admission {
 	if e == nil {
-		return Wait // without evidence nothing may be given to it
+		return Wait // without evidence the visitor must not be served
 	}
 	return s.begin(question{mac, p.At}, Wait, func(ctx context.Context) error {
 		if refusal := s.confirmVisitor(ctx, r, *e); refusal != nil {
@@ -118,9 +119,9 @@ func (s *Receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Ad
 	})
 }
 
-// confirmVisitor asks the home of a visitor. If the visitor has been announced and its home cannot
-// be asked now, it is let in nevertheless: its origin still demands the evidence before it lets
-// go.
+// confirmVisitor asks the home of a visitor to verify the evidence. If the visitor has been announced
+// and its home cannot be asked now, confirmVisitor accepts the visitor nevertheless: its origin still
+// demands the evidence before it gives the visitor away.
 func (s *Receiver) confirmVisitor(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if r.Move == nil {
 		return s.verify(ctx, r, e)
@@ -141,7 +142,7 @@ type answer struct {
 	err error
 }
 
-// search asks all neighbours at once who has the device, and takes it over from the one that does.
+// search asks all neighbours at once who has the device, and takes the device over from that neighbour.
 func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
 	asked, cancel := context.WithTimeout(ctx, s.timing.Answer)
 	defer cancel()
@@ -169,9 +170,9 @@ func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *E
 	return s.takeOver(ctx, found, mac, h, e)
 }
 
-// choose waits for the answers and returns that of the domain that has the device. The answer of
-// the device's home takes precedence over others, and it is not waited for longer than necessary:
-// a neighbour that is down delays no device whose home answers.
+// choose waits for the answers and returns the answer of the domain that has the device. The answer of
+// the device's home takes precedence over others. If the home says that it has the device itself,
+// choose does not wait for the other answers, so a neighbour that is down causes no delay.
 func (s *Receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, error) {
 	var hosts, homes []answer
 	for range s.neighbours {
@@ -256,7 +257,7 @@ func (s *Receiver) takeOver(ctx context.Context, from answer, mac openflow.MAC, 
 	return s.endTakeOver(ctx, n, id, move, h.place(), prepared, a.err)
 }
 
-// claim claims the device after everything in the outbox about it has been delivered: an earlier
+// claim claims the device after all messages about it in the outbox have been delivered: an earlier
 // message must not undo a later one.
 func (s *Receiver) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
 	end, err := n.lockSending(ctx, id)
@@ -304,7 +305,7 @@ func (s *Receiver) prepareTakeOver(ctx context.Context, id, move string, h Headi
 	})
 }
 
-// endTakeOver lets the device in where it has asked, or undoes the move.
+// endTakeOver lets the device attach at the place where it has asked, or undoes the move.
 func (s *Receiver) endTakeOver(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
 	err := prepared
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// onNotify handles an announcement (t1) and prepares the branch (t2). The answer says that the
-// branch stands.
+// onNotify handles an announcement (t1) and prepares the branch (t2). Its answer means that the branch
+// has its rules.
 func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Prepared, error) {
 	v := in.Visitor
 	if err := errors.Join(checkMove(in.Move), in.Heading.check(), v.check()); err != nil {
@@ -26,7 +26,7 @@ func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Pre
 	}
 	out := &Prepared{Move: in.Move}
 	return out, s.withForNeighbour(ctx, id, func(r *Record) *Refusal {
-		// Checked again under the lock: while the home was asked things may have changed.
+		// The check is repeated under the lock: the record may have changed while the home was asked.
 		if refusal := s.mayBring(n, v, r); refusal != nil {
 			return refusal
 		}
@@ -60,7 +60,7 @@ func (s *Receiver) expect(r *Record, v Visitor) *Record {
 	return r // our own record is more reliable than what we are told
 }
 
-// incomingMove returns a move to here.
+// incomingMove returns a move to this domain.
 func (s *Receiver) incomingMove(peer, id string, onChain bool) *Move {
 	m := s.newMove(peer, StagePreparing)
 	m.ID, m.In, m.Carry = id, true, !onChain
@@ -82,7 +82,7 @@ func (s *Receiver) prepare(ctx context.Context, r *Record, h Heading) error {
 	return err
 }
 
-// visit returns what the host is told of a device that comes.
+// visit returns the host's description of a device that comes.
 func (s *Receiver) visit(r *Record, h Heading) Visit {
 	via := r.Upstream
 	if !r.onChain(s.self) {
@@ -91,7 +91,7 @@ func (s *Receiver) visit(r *Record, h Heading) Visit {
 	return Visit{Visitor: r.Visitor.clone(), ID: r.ID, Via: via, Heading: h}
 }
 
-// endIncoming ends a move to here.
+// endIncoming ends a move to this domain.
 func (s *Receiver) endIncoming(ctx context.Context, r *Record) {
 	r.Move = nil
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
@@ -102,7 +102,7 @@ func (s *Receiver) endIncoming(ctx context.Context, r *Record) {
 	}
 }
 
-// abandonIncoming ends a move to here and queues a message to the origin.
+// abandonIncoming ends a move to this domain and queues a message to the origin.
 func (s *Receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 	m := r.Move
 	s.endIncoming(ctx, r)
@@ -110,7 +110,8 @@ func (s *Receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 	s.event("not-arrived", r, map[string]any{"neighbour": m.Peer, "reason": why})
 }
 
-// onReady lets the device in: the origin sends packets to the branch.
+// onReady handles the message that the origin now sends packets to the branch, and lets the device
+// attach.
 func (s *Receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
 	id := in.localID(s.self)
 	return nil, s.withForNeighbour(ctx, id, func(r *Record) *Refusal {
@@ -159,7 +160,7 @@ func (s *Receiver) Attached(id string, e *Evidence) {
 	}
 }
 
-// overlapMargin is how long the end of the copies may take: switches use cached decisions for some
+// overlapMargin is the time that ending the copies may take: switches use cached decisions for some
 // milliseconds after they have confirmed a change.
 const overlapMargin = 150 * time.Millisecond
 
@@ -168,8 +169,8 @@ const overlapMargin = 150 * time.Millisecond
 func (s *Receiver) arrive(r *Record, e *Evidence, since time.Time) {
 	m, before := r.Move, r.Downstream
 	if m != nil && !m.In {
-		// The device never left, or has come back. The domain that saw it last gets it, and has to
-		// prove that anew.
+		// The device never left, or has come back. It belongs to the domain that saw it last; if that
+		// is the receiver, the receiver has to prove it anew.
 		m.Back, m.Seen, m.Proven, r.Host = since, e, false, s.self
 		return
 	}
@@ -223,8 +224,8 @@ func (s *Receiver) Left(id string) {
 	})
 }
 
-// Admit decides how to handle a DHCP message with the hardware address; h holds the place that it
-// came from. It does not block; it may start to ask neighbours.
+// Admit decides how to handle a DHCP message with the hardware address; h holds the place that the
+// message came from. Admit does not block; it may start to ask neighbours.
 func (s *Receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	r := s.records.ofMAC(mac)
 	switch {

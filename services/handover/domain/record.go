@@ -12,13 +12,13 @@ type Stage string
 const (
 	// StagePreparing: the receiver writes the rules of its branch.
 	StagePreparing Stage = "preparing"
-	// StagePrepared: the branch stands and waits for the origin's.
+	// StagePrepared: the receiver's branch has its rules, and waits for the origin's branch.
 	StagePrepared Stage = "prepared"
-	// StageReady: the device may come.
+	// StageReady: the device may attach at the receiver.
 	StageReady Stage = "ready"
 	// StageAsked: the origin has notified the receiver.
 	StageAsked Stage = "asked"
-	// StageBranched: the origin's branch to the receiver stands.
+	// StageBranched: the origin's branch to the receiver has its rules.
 	StageBranched Stage = "branched"
 	// StageExpired: the move took too long; the origin takes it back.
 	StageExpired Stage = "expired"
@@ -37,8 +37,9 @@ type Move struct {
 	Carry bool `json:"carry,omitempty"`
 	// Proven reports whether the device has proved that it is at the receiver.
 	Proven bool `json:"proven,omitempty"`
-	// Back is when the device last attached at its origin although it was announced elsewhere: the
-	// domain that saw it last has it. Seen is the device's request there.
+	// Back is when the device last attached at its origin although it was announced elsewhere. Of
+	// the two domains, the one that saw the device last has it. Seen is the device's request to the
+	// origin.
 	Back     time.Time `json:"back,omitzero"`
 	Seen     *Evidence `json:"seen,omitempty"`
 	Started  time.Time `json:"started"`
@@ -58,27 +59,29 @@ type Unsent struct {
 	NotBefore time.Time `json:"not_before,omitzero"`
 }
 
-// Record is what a domain knows about a device that is not just at home.
+// Record is what a domain knows about a visitor, about an own device that is in another domain, or
+// about a device that is changing domains.
 type Record struct {
 	ID string `json:"id"`
 	Visitor
-	// Upstream is the neighbour from which the device's packets come, Downstream the one to which
-	// they go.
+	// Upstream is the neighbour from which the device's packets come, and Downstream the one to
+	// which they go.
 	Upstream   string `json:"upstream,omitempty"`
 	Downstream string `json:"downstream,omitempty"`
-	// Former was downstream until the device came back here; it may still send questions for
-	// domains behind it.
+	// Former is the neighbour that was downstream until the device came back here. It may still ask
+	// on behalf of domains behind it.
 	Former string `json:"former,omitempty"`
 	// Host is the domain that has the device, as far as is known.
 	Host string `json:"host,omitempty"`
 	Move *Move  `json:"move,omitempty"`
-	// Confirmed is the place that its home has last confirmed; the confirmation is valid until
-	// ConfirmedUntil.
+	// Confirmed is the place of the device that its home has last confirmed. The confirmation is
+	// valid until ConfirmedUntil.
 	Confirmed      Place     `json:"let,omitzero"`
 	ConfirmedUntil time.Time `json:"let_until,omitzero"`
-	// ConfirmedWith is the neighbour with which its home has confirmed it since it came home.
+	// ConfirmedWith is the neighbour whose evidence this domain, the device's home, has verified
+	// since the device came home: the device has gone back to that neighbour.
 	ConfirmedWith string `json:"vouched,omitempty"`
-	// Arrived is the move by which it last came here.
+	// Arrived is the ID of the move by which the device last came here.
 	Arrived string   `json:"arrived,omitempty"`
 	Outbox  []Unsent `json:"outbox,omitempty"`
 	// Gone reports whether only the outbox is left to be delivered.
@@ -86,7 +89,7 @@ type Record struct {
 	Changed time.Time `json:"changed"`
 }
 
-// clone returns a copy that shares nothing that changes.
+// clone returns a copy that shares no changeable data with r.
 func (r *Record) clone() Record {
 	c := *r
 	c.Visitor = r.Visitor.clone()
@@ -98,7 +101,8 @@ func (r *Record) clone() Record {
 	return c
 }
 
-// onChain reports whether the device's packets pass through here, apart from a move.
+// onChain reports whether the device's packets pass through this domain, not counting the branch of a
+// move in progress.
 func (r *Record) onChain(self string) bool {
 	return !r.Gone && (r.Home == self || r.Upstream != "")
 }
@@ -128,8 +132,8 @@ func (r *Record) disposable(self string) bool {
 // end records that this domain no longer has a part in the device's chain.
 func (r *Record) end() { r.Gone, r.Upstream, r.Downstream, r.Host, r.Move = true, "", "", "", nil }
 
-// relay tells the domain that its packets come from where the device is, unless that domain sent
-// the news.
+// relay queues a message to the domain from which the device's packets come, which says where the
+// device is. It queues none if the news came from that domain.
 func (r *Record) relay(from string) {
 	if r.Upstream != from {
 		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindComplete, Host: r.Host})
@@ -151,7 +155,7 @@ func (r *Record) dropDelivered(o Unsent) {
 	}
 }
 
-// enqueue adds a message, in place of an earlier one that it makes obsolete.
+// enqueue adds a message to the outbox, in place of an earlier one that the message makes obsolete.
 func (r *Record) enqueue(o Unsent) {
 	if o.Peer == "" {
 		return

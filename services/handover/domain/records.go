@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// records holds the records of the devices that are not just at home, in memory and in the store.
+// records holds the records of devices, in memory and in the store.
 type records struct {
 	self  string
 	store store.Store
@@ -32,7 +32,7 @@ func newRecords(self string, st store.Store, now func() time.Time) *records {
 }
 
 // deviceLock is held while a device's record or its rules change. It is never held while a
-// neighbour is asked: two domains would wait for each other.
+// neighbour is asked, because two domains could then wait for each other.
 type deviceLock struct {
 	held  chan struct{}
 	users int
@@ -150,7 +150,7 @@ func (x *records) overdue() []string {
 	return ids
 }
 
-// roaming returns all devices that are not just at home.
+// roaming returns all devices that have a record.
 func (x *records) roaming() []Roaming {
 	x.mu.Lock()
 	defer x.mu.Unlock()

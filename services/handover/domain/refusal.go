@@ -24,18 +24,17 @@ const (
 	CodeNotYours Code = "not-yours"
 	// CodePrefix: the device's address is not one that the sender may bring.
 	CodePrefix Code = "prefix"
-	// CodeTaken: an address of the device belongs to somebody else.
 	// CodeTaken: an address of the device belongs to another host.
 	CodeTaken Code = "taken"
 	// CodeEvidence: nothing shows that the device is where the sender says.
 	CodeEvidence Code = "no-evidence"
-	// CodeUnknown: no such device or no such move.
+	// CodeUnknown: the receiver knows no such device or no such move.
 	CodeUnknown Code = "unknown"
 	// CodeHere: the device is in the receiving domain.
 	CodeHere Code = "here"
 	// CodeBusy: another move of the device is under way, or too many are.
 	CodeBusy Code = "busy"
-	// CodeFailed: the receiver could not do its part now.
+	// CodeFailed: the receiver of the message could not do its part now.
 	CodeFailed Code = "failed"
 )
 

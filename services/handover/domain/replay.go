@@ -16,8 +16,8 @@ const (
 // messages are refused, not accepted.
 type replayGuard struct {
 	window time.Duration
-	// started is when this domain started. Earlier messages may have been accepted before, which
-	// is no longer known.
+	// started is when this domain started. A message from before may have been accepted already,
+	// which is no longer known.
 	started time.Time
 
 	mu        sync.Mutex
@@ -37,7 +37,7 @@ func newReplayGuard(window time.Duration, started time.Time) *replayGuard {
 	return &replayGuard{window: window, started: started, nonces: map[string]time.Time{}, sequences: map[string]sequence{}, swept: started}
 }
 
-// accept refuses a message that is not fresh. device is empty for messages that are about none.
+// accept refuses a message that is not fresh. device is empty for a message that is about no device.
 func (g *replayGuard) accept(e *Envelope, device string, now time.Time) *Refusal {
 	switch age := now.Sub(e.Time); {
 	case age > g.window, age < -g.window:
@@ -60,8 +60,8 @@ func (g *replayGuard) accept(e *Envelope, device string, now time.Time) *Refusal
 	if len(g.nonces) >= maxNonces || !known && len(g.sequences) >= maxSequences {
 		return refuse(CodeBusy, "too many messages within %v", g.window)
 	}
-	// The window extends both ways: a message from a clock ahead of ours can be repeated for
-	// longer.
+	// The window extends both ways: a message whose sender's clock is ahead of ours can be repeated
+	// for up to twice the window.
 	until := now.Add(2 * g.window)
 	g.nonces[e.Nonce] = until
 	if device != "" {
@@ -70,7 +70,7 @@ func (g *replayGuard) accept(e *Envelope, device string, now time.Time) *Refusal
 	return nil
 }
 
-// sweep removes what can no longer be repeated.
+// sweep removes the nonces and sequences of messages that are too old to be repeated.
 func (g *replayGuard) sweep(now time.Time) {
 	if now.Sub(g.swept) < g.window/4 {
 		return

@@ -11,8 +11,8 @@ import (
 // onHello answers a hello.
 func (s *Service) onHello(context.Context, *neighbour, *Hello) (*struct{}, error) { return nil, nil }
 
-// onQuery answers whether we have the device with a hardware address, or own it. It does not
-// report a device that merely passes through here; the domain that has it does.
+// onQuery answers whether the device with a hardware address is in this domain, or belongs to it. It
+// does not report a device whose packets merely pass through here; the domain that has the device does.
 func (s *Origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, error) {
 	if in.MAC.IsZero() || in.MAC.IsMulticast() {
 		return nil, refuse(CodeMalformed, "hardware address %v: a unicast address", in.MAC)
@@ -51,7 +51,7 @@ func (s *Origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepare
 		return nil, refuse(CodeNotYours, "%v is no hardware address of %s", in.MAC, id)
 	}
 	if r != nil && r.outgoing(n.Name) != nil && r.Move.ID == in.Move {
-		return &Prepared{Move: in.Move, Carry: r.Move.Carry}, nil // the same was asked before
+		return &Prepared{Move: in.Move, Carry: r.Move.Carry}, nil // an earlier claim asked the same
 	}
 	if r == nil || r.Gone {
 		r = &Record{ID: id, Visitor: k.Visitor}
@@ -79,7 +79,7 @@ func (s *Origin) giveAway(ctx context.Context, n *neighbour, id, move string) (*
 		}
 		r.Move = s.newMove(n.Name, StageAsked)
 		r.Move.ID, r.Move.Reactive, r.Move.Proven = move, true, true
-		// If the packets come from the claimant it needs none from us.
+		// If the device's packets come from the claimant, it needs none from us.
 		if err := s.branchTo(ctx, r, r.Move, n.Name != r.Upstream); err != nil {
 			s.log.Warn("a device that has appeared elsewhere was not given away", "device", id, "neighbour", n.Name, "error", err)
 			s.cancelOutgoing(ctx, r)
@@ -93,8 +93,8 @@ func (s *Origin) giveAway(ctx context.Context, n *neighbour, id, move string) (*
 	})
 }
 
-// onVerify verifies evidence for a domain that has the device from us, or to which it is on its
-// way.
+// onVerify verifies evidence for a domain that has the device from us, or to which the device is on
+// its way.
 func (s *Origin) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
 	if err := in.Evidence.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)

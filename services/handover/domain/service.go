@@ -30,11 +30,11 @@ type Options struct {
 	Dial Dialer
 }
 
-// Service runs the protocol for one domain, in both roles: as one that devices leave, and as one
+// Service runs the protocol for one domain, in both roles: as a domain that devices leave, and as one
 // to which they come.
 type Service struct {
 	*common
-	// Origin and Receiver are its two roles.
+	// Origin and Receiver implement the two roles.
 	Origin   *Origin
 	Receiver *Receiver
 
@@ -74,8 +74,8 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Restore restores the records of before a restart. It must be called once, after the Host has
-// read its devices and before Run. Until then neighbours wait for an answer.
+// Restore restores the records that were stored before a restart. It must be called once, after the
+// Host has read its devices and before Run. Until it has finished, neighbours wait for answers.
 func (s *Service) Restore(ctx context.Context) error {
 	records, unreadable, err := s.records.load(ctx)
 	if err != nil {
@@ -103,8 +103,9 @@ func (s *Service) Restore(ctx context.Context) error {
 	return nil
 }
 
-// dropUnknownNeighbours removes from a record what refers to neighbours that no longer exist. If
-// one of the chain is missing the device is removed, because its packets have no path any more.
+// dropUnknownNeighbours removes from a record all references to neighbours that are no longer
+// configured. If such a neighbour is upstream or downstream, the device is removed, because its packets
+// have no path any more.
 func (s *Service) dropUnknownNeighbours(ctx context.Context, r *Record) {
 	for _, name := range []string{r.Upstream, r.Downstream} {
 		if name != "" && s.neighbours[name] == nil {
@@ -142,13 +143,13 @@ func (s *Service) Run(ctx context.Context) {
 }
 
 // Upstream returns the neighbour over whose peering the packets of the device come, and reports
-// whether there is one. A Host that restarts asks it for its visitors.
+// whether there is one. A Host that restarts calls it for its visitors.
 func (s *Service) Upstream(id string) (string, bool) {
 	r, _ := s.Record(id)
 	return r.Upstream, r.Upstream != ""
 }
 
-// Record returns the record of a device that is not just at home.
+// Record returns the record of a device, and reports whether there is one.
 func (s *Service) Record(id string) (Record, bool) {
 	if r := s.records.get(id); r != nil {
 		return *r, true

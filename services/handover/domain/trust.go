@@ -55,8 +55,8 @@ func (s *common) mayReturn(n *neighbour, id string, r *Record) *Refusal {
 	return nil
 }
 
-// inPrefix reports whether the neighbour may bring a device with this address: one of its own
-// prefixes if it is the device's home, otherwise one of a third domain that it may pass on.
+// inPrefix reports whether the neighbour may bring a device with this address. The address must lie in
+// Prefixes if the neighbour is the device's home, and otherwise in Transit.
 func (s *common) inPrefix(n *neighbour, v Visitor) bool {
 	if v.Home == n.Name {
 		return containsAddr(n.Prefixes, v.IP)
@@ -67,8 +67,9 @@ func (s *common) inPrefix(n *neighbour, v Visitor) bool {
 	return containsAddr(n.Transit, v.IP)
 }
 
-// confirm asks the home of a device that another neighbour brings whether the device is there. A
-// home that is no neighbour of ours cannot be asked; then the transit agreement has to suffice.
+// confirm asks the home of a device that another neighbour brings whether the device is with that
+// neighbour. A home that is no neighbour of ours cannot be asked; then the transit agreement has to
+// suffice.
 func (s *common) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal {
 	home := s.neighbours[v.Home]
 	if home == nil || home == n {
@@ -84,8 +85,9 @@ func (s *common) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal 
 	return nil
 }
 
-// prove checks that the device is where the neighbour says: with its key, if it has one, which
-// only its home can verify. The caller does not hold the device's lock.
+// prove checks that the device is with the neighbour. A device that signs must have signed the
+// evidence, which only its home can verify. For other devices, Neighbour.Unsigned decides. The caller
+// must not hold the device's lock.
 func (s *common) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence) *Refusal {
 	if !r.Signed {
 		if !n.Unsigned {
@@ -99,8 +101,8 @@ func (s *common) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence
 	return s.verify(ctx, r, *e)
 }
 
-// verify verifies evidence with the owner of the key: ourselves, or the domain from which we have
-// the device or are about to get it.
+// verify verifies evidence by the device's key if the device is our own. Otherwise it asks the domain
+// from which we have the device or are about to get it.
 func (s *common) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if !slices.Contains(r.MACs, e.Src) {
 		return refuse(CodeEvidence, "%v is no hardware address of %s", e.Src, r.ID)
@@ -114,7 +116,7 @@ func (s *common) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	}
 	from := r.Upstream
 	if from == "" && r.Move != nil {
-		from = r.Move.Peer // it is on its way here
+		from = r.Move.Peer // the device is on its way here
 	}
 	up := s.neighbours[from]
 	if up == nil {

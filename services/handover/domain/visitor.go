@@ -27,16 +27,16 @@ var (
 
 // Visitor is a device as one domain describes it to another.
 type Visitor struct {
-	// Home is the domain it belongs to, Device its name there.
+	// Home is the domain that the device belongs to, and Device its name there.
 	Home   string `json:"home" maxLength:"63" doc:"Domain that the device belongs to"`
 	Device string `json:"device" maxLength:"64" doc:"Its name in that domain"`
-	// MACs holds all its hardware addresses; the first is seen beyond the edge.
+	// MACs holds all its hardware addresses; hosts beyond the edge see only the first.
 	MACs []openflow.MAC `json:"macs" minItems:"1" maxItems:"16" doc:"All its hardware addresses"`
 	IP   netip.Addr     `json:"ip" format:"ip-address" doc:"The IPv4 address that it keeps"`
-	// Policy is how it should be moved.
+	// Policy is how the device should be moved.
 	Policy registry.Policy `json:"policy,omitempty" enum:"saving,seamless" doc:"How it is moved"`
-	// Signed reports whether it has a key, so that its home can tell its requests from those of
-	// others.
+	// Signed reports whether the device has a key, so that its home can tell the device's requests
+	// from those of others.
 	Signed bool `json:"signed,omitempty" doc:"It signs its requests; its home can verify them"`
 }
 
@@ -49,7 +49,7 @@ func (v Visitor) LocalID(self string) string {
 	return v.Device + "@" + v.Home
 }
 
-// check returns what is wrong with the description itself, or nil.
+// check returns an error if the description is not valid by itself.
 func (v Visitor) check() error {
 	switch {
 	case !nameForm.MatchString(v.Home):
@@ -88,7 +88,7 @@ func (v Visitor) clone() Visitor {
 type Heading struct {
 	// At is an edge port of the receiver, if the two domains have agreed on names.
 	At *network.PortRef `json:"at,omitempty" doc:"Edge port of the receiving domain where it will attach, if known"`
-	// MAC is the hardware address that it will use there, if known.
+	// MAC is the hardware address that the device will use there, if known.
 	MAC openflow.MAC `json:"mac,omitzero" doc:"Hardware address that it will use there, if known"`
 	// Motion lets the receiver predict the port from its own coverage.
 	Motion *Motion `json:"motion,omitempty" doc:"Where it is and how it moves"`

@@ -38,15 +38,15 @@ func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, mov
 	case r.Arrived == move && r.Host == s.self:
 		return refuse(CodeHere, "%s has arrived", r.ID)
 	default:
-		return nil // not in progress: there is nothing to withdraw
+		return nil // the move is not in progress: there is nothing to withdraw
 	}
 	s.put(ctx, r)
 	s.event("withdrawn", r, why)
 	return nil
 }
 
-// withdrawChain ends our part in the chain: the domain that the packets come from no longer sends
-// any, or the one that they go to no longer has the device.
+// withdrawChain ends our part in the chain: the upstream domain no longer sends us the device's
+// packets, or the downstream domain no longer has the device.
 func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, why map[string]any) *Refusal {
 	switch n.Name {
 	case r.Upstream:
@@ -81,9 +81,9 @@ func (s *Service) watch(ctx context.Context) {
 	}
 }
 
-// expire ends a move that is overdue. The receiver gives it up. The origin withdraws it; if the
-// device is with the neighbour after all, the neighbour says so. While the neighbour cannot be
-// asked the branch stays, but only for a bounded time.
+// expire ends a move that is overdue. The receiver gives the move up. The origin withdraws it; if the
+// device is with the neighbour after all, the neighbour's answer says so. While the neighbour cannot be
+// asked, the origin keeps the branch, but only for a bounded time.
 func (s *Service) expire(ctx context.Context, r *Record) error {
 	m := r.Move
 	if m == nil || !s.now().After(m.Deadline) {

@@ -15,8 +15,9 @@ func (p Point) finite() bool { return finite(p.X) && finite(p.Y) }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// maxVertices bounds a polygon, maxMetres a coordinate. Both are far beyond any network of one
-// operator; at maxMetres a float still resolves small fractions of a metre.
+// maxVertices bounds the vertices of a polygon, and maxMetres the magnitude of a coordinate. Both are
+// far beyond any network of one operator. At maxMetres a float64 still resolves small fractions of a
+// metre.
 const (
 	maxVertices = 1000
 	maxMetres   = 1e7
@@ -104,7 +105,7 @@ func cross(a, b, c, d Point) bool {
 	return side(a, b, c)*side(a, b, d) < 0 && side(c, d, a)*side(c, d, b) < 0
 }
 
-// side returns on which side of the line ab the point p lies: 1, -1, or 0 on the line.
+// side returns 1 or -1 for the side of the line ab on which the point p lies, or 0 on the line.
 func side(a, b, p Point) float64 {
 	v := (b.X-a.X)*(p.Y-a.Y) - (b.Y-a.Y)*(p.X-a.X)
 	switch {
@@ -116,11 +117,11 @@ func side(a, b, p Point) float64 {
 	return 0
 }
 
-// span is a time inside an area, in seconds from now.
+// span is a period inside an area, in seconds from now.
 type span struct{ from, to float64 }
 
-// transit returns the times at which a point that is now at p and moves with velocity v is in the
-// area, from now on, in order.
+// transit returns the periods, from now on and in order, in which a point is in the area. The point is
+// now at p and moves with velocity v.
 func (a Area) transit(p, v Point) []span {
 	if v == (Point{}) {
 		if a.Contains(p) {

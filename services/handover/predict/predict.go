@@ -11,7 +11,7 @@ import (
 // Motion is a report of where a device was and how it moved.
 type Motion struct {
 	At Point
-	// Speed is in metres per second, Heading in degrees clockwise from north.
+	// Speed is in metres per second, and Heading in degrees clockwise from north.
 	Speed, Heading float64
 	// Accuracy is the error of the position in metres.
 	Accuracy float64
@@ -92,11 +92,11 @@ func (o Options) withDefaults() Options {
 
 // Choice is a prediction; the zero value predicts nothing.
 type Choice struct {
-	// Next is where the device will attach, Name the name of that cell.
+	// Next is where the device will attach, and Name is the name of that cell.
 	Next network.PortRef
 	Name string
-	// Enter is when the device enters the next cell, Leave when it leaves the present one. If
-	// Enter is later there is a gap between the two.
+	// Enter is when the device enters the next cell, and Leave is when it leaves the present one. If
+	// Enter is after Leave, there is a gap between the two cells.
 	Enter, Leave time.Time
 	// Stay is how long the device will be in the next cell once it has left this one.
 	Stay time.Duration
@@ -154,18 +154,18 @@ type trajectory struct {
 	horizon, shortest float64
 }
 
-// candidate is a cell that could be next. It is entered at enter, while the present one is left at
-// leave; after that the device stays for stay.
+// candidate is a cell that could be next. The device enters it at enter and leaves the present cell at
+// leave. After that it stays in the candidate for stay.
 type candidate struct {
 	cell               Cell
 	enter, leave, stay float64
 	covers             bool // no gap between the two cells
 }
 
-// next chooses the cell for when the present one is left. A cell that covers the device then is
-// better than one after a gap. Of those that cover it, the one where it stays longest is best; of
-// the others, the one that it reaches first. The cell predicted before is kept unless another is
-// clearly better.
+// next chooses the cell for the time when the device leaves the present one. A cell that covers the
+// device at that time is better than one after a gap. Of the cells that cover the device, the one where
+// it stays longest is best; of the others, the one that it reaches first. next keeps the cell predicted
+// before unless another is better by the hysteresis.
 func (w trajectory) next(cells []Cell, current, before network.PortRef, hysteresis float64) (candidate, bool) {
 	leave := w.leaveTime(cells, current)
 	if leave > w.horizon {
@@ -194,7 +194,8 @@ func (w trajectory) next(cells []Cell, current, before network.PortRef, hysteres
 	return best, found
 }
 
-// score is the value that hysteresis is applied to: seconds of stay, or until the cell is entered.
+// score returns the value that hysteresis is applied to, in seconds: the stay in a cell that covers the
+// device, or the time until the device enters another one.
 func (c candidate) score() float64 {
 	if c.covers {
 		return c.stay
@@ -223,7 +224,7 @@ func (w trajectory) leaveTime(cells []Cell, current network.PortRef) float64 {
 	return 0
 }
 
-// candidate returns a cell's use as the next one, and reports whether it can be the next.
+// candidate returns the cell as a candidate for the next one, and reports whether it can be that.
 func (w trajectory) candidate(cell Cell, leave float64) (candidate, bool) {
 	for _, s := range cell.Area.transit(w.at, w.v) {
 		if s.to <= leave || s.from > w.horizon {

@@ -44,10 +44,10 @@ func BranchLatencies(t *network.Topology, hops []network.Hop, control func(openf
 	return c, l
 }
 
-// WaveLatency is the model of a switch-over in waves. The branch without its join is written while
-// the join receives its change without making it, and the join makes it when the slowest of all
-// has confirmed. WaveLatency returns the time after which a device's packets can be at the last
-// switch, the edge.
+// WaveLatency is the model of a switch-over in waves. First the switches of the branch beyond the join
+// are written. Meanwhile the join receives its change, but applies it only after the slowest switch
+// has confirmed. WaveLatency returns the time after which a device's packets can be at the last switch
+// of the branch, the edge switch.
 func WaveLatency(c, l []time.Duration) time.Duration {
 	if len(c) == 0 {
 		return 0
@@ -66,7 +66,7 @@ type Establishment struct{ Ta, Td, Tf, Te time.Duration }
 // Total returns T_c = T_a + T_d + T_f + T_e.
 func (e Establishment) Total() time.Duration { return e.Ta + e.Td + e.Tf + e.Te }
 
-// Establish is the model of T_c, without T_a: four DHCP messages between device and controller,
+// Establish returns T_c by the model, without T_a: four DHCP messages between device and controller,
 // T_d = 4(T_e + c_e) where ce is the control latency of the edge switch, and T_f = max(c_i) for
 // all switches that get rules.
 func Establish(te, ce time.Duration, c []time.Duration) Establishment {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// NewPlan returns a plan that serves a device. The topology must be the one its rules will be
-// written for. If a bicast is not possible the plan serves the first place alone, and Fallback
+// NewPlan returns a plan that serves a device. t must be the topology of the network to which the rules
+// will be written. If a bicast is not possible, the plan serves the first place alone, and Fallback
 // says why.
 func NewPlan(t *network.Topology, w Want) (Plan, error) {
 	if err := w.check(t); err != nil {
@@ -73,8 +73,8 @@ func (p *Plan) bicast(t *network.Topology, down tree, borders int) {
 	p.order = way
 }
 
-// upEntries adds the rules for packets from a place. They end where the path joins one that is
-// there already.
+// upEntries adds the rules for packets from a place. They end at the first switch that already has a
+// rule for these packets in the plan.
 func (p *Plan) upEntries(t *network.Topology, place Place, up []network.Hop) {
 	for i, h := range up {
 		e := entry{sw: h.Switch, up: true, in: h.In}
@@ -142,9 +142,9 @@ func (p *Plan) treeEntries(n *node) {
 	for i, o := range e.outs[:e.n] {
 		switch {
 		case i > 0 && o.port == first.port:
-			continue // the first has made this rule
+			continue // the first copy leaves by the same port, and its rule serves both
 		case o.to.IsZero() && o.mac.IsZero(), i == 0 && !o.to.IsZero():
-			continue // packets that another domain, or the next switch, sends back are dropped
+			continue // without a rule, packets that another domain or the next switch sends back are dropped
 		}
 		back := e
 		back.in = o.port
@@ -164,8 +164,8 @@ func (p *Plan) buildProgram() {
 	}
 }
 
-// node is one switch of an in-tree. It treats packets to the device alike, from whatever port they
-// come.
+// node is one switch of an in-tree. The switch treats all packets to the device alike, from whatever
+// port they come.
 type node struct {
 	sw      openflow.DatapathID
 	in      uint32 // port by which the packets of the first border that uses the node arrive
@@ -331,7 +331,7 @@ type entry struct {
 	n    uint8
 }
 
-// out is one copy of the packet.
+// out is one copy of a packet that a rule sends.
 type out struct {
 	port uint32
 	mac  openflow.MAC    // written as destination, zero to leave it unchanged

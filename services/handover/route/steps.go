@@ -13,12 +13,12 @@ import (
 // From a bicast to its second place there are two: the join stops serving the first place, which
 // changes one switch, and then the rules take their final form.
 //
-// Rules that match a port take precedence over those that do not, and are deleted last. If one of
-// the old plan would match packets of the new plan until then, an additional step makes it do what
-// the new plan does.
+// Rules that match a port take precedence over those that do not, and are deleted last. If such a rule
+// of the old plan would match packets of the new plan until then, an additional step gives the rule the
+// actions of the new plan.
 //
-// If two switches wait for each other, for example one for packets to the device and the other for
-// packets from it, a step adds what is new before anything is changed.
+// Two switches may have to wait for each other, for example one for packets to the device and the
+// other for packets from it. Then a step adds the new rules before any rule is changed.
 func Steps(old, now Plan) []Step {
 	var out []Step
 	if old.Bicast() && len(now.want.Places) == 1 && now.want.Places[0] == old.want.Places[1] && old.branchIntact(now.top.Value()) {
@@ -33,8 +33,8 @@ func Steps(old, now Plan) []Step {
 	return append(out, change(&old, &now)...)
 }
 
-// change returns the steps from one plan to another. If there is no safe order it goes through a
-// plan that has the rules of both.
+// change returns the steps from one plan to another. If there is no safe order, the first step leads
+// to a plan that has the rules of both.
 func change(old, now *Plan) []Step {
 	direct, safe := waves(old, now, true)
 	if safe {
@@ -78,8 +78,8 @@ func (p *Plan) branchIntact(top *network.Topology) bool {
 	return true
 }
 
-// cutOver returns a bicast whose join has stopped serving the first place: all packets go along
-// the branch.
+// cutOver returns the plan of a bicast after its join has stopped serving the first place: all packets
+// go along the branch.
 func (p *Plan) cutOver() Plan {
 	c := *p
 	c.want.Places = p.want.Places[1:]
@@ -104,8 +104,8 @@ func (p *Plan) cutOver() Plan {
 	return c
 }
 
-// withOverrides returns the plan together with those rules of the old one that would match its
-// packets, changed to do what the plan does. It returns false if there are none.
+// withOverrides returns the plan, and those rules of the old plan that match a port and would match
+// packets of the plan. These rules get the actions of the plan. It returns false if there are none.
 func (p *Plan) withOverrides(old *Plan) (Plan, bool) {
 	q := *p
 	q.entries = slices.Clone(p.entries)
@@ -155,16 +155,17 @@ func Waves(old, now Plan) [][]openflow.DatapathID {
 }
 
 // Burst returns the fastest order in which no packet loops. Packets may be lost until all switches
-// have their rules, as if the device had left its old place already. Mostly it is a single wave.
+// have their rules, as if the device had left its old place already. In most cases the order is a
+// single wave.
 func Burst(old, now Plan) [][]openflow.DatapathID {
 	w, _ := waves(&old, &now, false)
 	return w
 }
 
 // Inward returns an order for a plan when it is not known which rules the switches have: one
-// switch after the other, those nearest to the device first. Whatever a switch did with packets to
-// the device before, those that it now sends on find their rules. The exception is that with
-// several borders a branch may pass switches that send to its join.
+// switch after the other, those nearest to the device first. So a switch forwards packets to the
+// device only to switches that have their new rules already. There is one exception: with several
+// borders, a branch may pass switches that send packets to its join.
 func Inward(now Plan) [][]openflow.DatapathID {
 	out := make([][]openflow.DatapathID, len(now.order))
 	for i, sw := range now.order {
@@ -174,8 +175,8 @@ func Inward(now Plan) [][]openflow.DatapathID {
 }
 
 // waves puts into each wave every switch that can be written safely together with those already in
-// it, those nearest to the device first. It returns false if a wave is not safe because there was
-// no safe one.
+// it, those nearest to the device first. It returns false if there was no safe order, so that one wave
+// is not safe.
 func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe bool) {
 	u := newUpdate(old, now)
 	var rest []*site
@@ -196,7 +197,7 @@ func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe boo
 			s.phase = before
 			later = append(later, s)
 		}
-		if len(wave) == 0 { // continue from the device's side
+		if len(wave) == 0 { // no switch is safe: continue with the one nearest to the device
 			wave, later, safe = rest[:1], rest[1:], false
 		}
 		var ids []openflow.DatapathID
@@ -209,7 +210,7 @@ func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe boo
 	return out, safe
 }
 
-// Compare returns what a change touches.
+// Compare returns the switches and the parts of the paths that a change of plans changes.
 func Compare(old, now Plan) Change {
 	var c Change
 	for _, s := range newUpdate(&old, &now).sites {

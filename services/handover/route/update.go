@@ -85,7 +85,7 @@ type source struct {
 	mac openflow.MAC
 	up  bool
 	// astray reports whether the old rules lead copies off their branch, because links have
-	// changed. Then they may go on doing so.
+	// changed. If so, safe does not require that copies stay on the branch.
 	astray bool
 	// served says which copies the old rules delivered. No state in between may lose these.
 	served delivery
@@ -138,11 +138,11 @@ func newUpdate(old, now *Plan) *update {
 	return u
 }
 
-// deadEnd is where a link leads that no longer exists.
+// deadEnd stands for the far end of a link that no longer exists.
 var deadEnd = network.PortRef{Switch: ^openflow.DatapathID(0), Port: openflow.PortAny}
 
-// relinked updates where rules that were made for an earlier topology lead: to where their ports
-// lead now.
+// relinked updates entries that were made for an earlier topology: the link of each output port leads
+// to where it leads in the topology top.
 func relinked(es []entry, top *network.Topology) []entry {
 	if top == nil {
 		return es
@@ -222,9 +222,10 @@ func (u *update) walk(s source, c delivery) bool {
 	return u.visit(s.at, s.mac, s.up, c)
 }
 
-// visit follows packets that come in at a port, in every state that the switches may be in, as far
-// as they go. It returns false if they come back to a place where they have been, if two copies
-// come to one place, or if a copy that must not be lost meets a switch without a rule for it.
+// visit follows packets that come in at a port, in every state that the switches may be in, until they
+// leave the network or are dropped. It returns false if they come back to a place where they have been,
+// if two copies come to one place, or if a copy that must not be lost meets a switch without a rule for
+// it.
 func (u *update) visit(at network.PortRef, mac openflow.MAC, up bool, c delivery) bool {
 	for i := range u.seen {
 		if v := &u.seen[i]; v.at == at && v.mac == mac {

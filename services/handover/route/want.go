@@ -41,8 +41,8 @@ type Want struct {
 	IP netip.Addr
 	// Home is the MAC address that everybody beyond the edge sees.
 	Home openflow.MAC
-	// Borders are where packets to the device may enter and packets from it leave. A border that
-	// is also a place is left out.
+	// Borders are the ports where packets to the device may enter and packets from it may leave. A
+	// border that is also a place is left out.
 	Borders []Border
 	// Egress is the border by which packets from the device leave. If it is nil the nearest uplink
 	// is used or, if none is reachable, the nearest neighbour.
@@ -56,8 +56,8 @@ type Want struct {
 type Plan struct {
 	// Program holds the rules, for the ledger.
 	Program network.Program
-	// Path leads from the egress border to the first place, Up from the first place to the egress
-	// border.
+	// Path leads from the egress border to the first place, and Up from the first place to the
+	// egress border.
 	Path, Up []network.Hop
 	// Egress is the border by which packets from the first place leave.
 	Egress Border
@@ -91,19 +91,19 @@ func (p *Plan) PathTo(to network.PortRef) []network.Hop {
 	return slices.Concat(p.Path[:i], p.Branch)
 }
 
-// Want returns what the plan was made for.
+// Want returns the Want that the plan was made for.
 func (p *Plan) Want() Want { return p.want }
 
-// Step is one change of the rules. It is brought into the switches by
+// Step is one change of the rules. The caller applies it by
 //
 //	owner.Apply(ctx, key, step.Plan.Program, network.ApplyOptions{Atomic: true, Waves: step.Waves})
 //
-// which writes wave after wave and deletes after the last.
+// which writes the switches wave after wave, and deletes rules after the last wave.
 type Step struct {
 	Plan  Plan
 	Waves [][]openflow.DatapathID
-	// Settle asks the caller to wait for a moment before the next step: a switch confirms the
-	// rules of this one before the last packet has been forwarded by the old ones.
+	// Settle asks the caller to wait for a moment before the next step: a switch may confirm the
+	// rules of this step before it has forwarded the last packet by the old rules.
 	Settle bool
 }
 
@@ -112,10 +112,10 @@ type Change struct {
 	// Join is the last switch that the old and the new path have in common before they part, seen
 	// from the egress border; zero if they have none in common.
 	Join openflow.DatapathID
-	// Branch is the part of the new path from the join to the new place, Gone the part of the old
-	// path from the join to the old place.
+	// Branch is the part of the new path from the join to the new place, and Gone the part of the
+	// old path from the join to the old place.
 	Branch, Gone []network.Hop
-	// Written are the switches that get or change a rule, Cleared those that only lose rules.
+	// Written are the switches that get or change a rule, and Cleared those that only lose rules.
 	Written, Cleared []openflow.DatapathID
 }
 
