@@ -51,8 +51,8 @@ func (s Switch) withDefaults(i int) Switch {
 	return s
 }
 
-// autoAddress gives each host that has no address at all one of each family, all in one subnet. It
-// skips routers and dynamic hosts.
+// autoAddress gives each host that has no address at all an IPv4 and an IPv6 address. The addresses
+// of each family are in one subnet. autoAddress skips routers and dynamic hosts.
 func (t *Topology) autoAddress() {
 	linked, addressed := map[string]bool{}, map[string]bool{}
 	for _, l := range t.Links {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// holderVariable is the prefix of environment variables that the daemons of every lab carry, one
-// for each changed sysctl. Each names the lab and the machine's own value of the sysctl. So labs
-// find each other even if one runs in a mount namespace whose /run, and therefore records, the
-// other does not see.
+// holderVariable is the prefix of environment variables that the daemons of every lab have, one for
+// each sysctl that the lab has changed. Each variable names the lab and the machine's own value of
+// the sysctl. So labs find each other even if one runs in a mount namespace with another /run,
+// whose records the other lab does not see.
 const holderVariable = "SLUICE_LAB_" // followed by the sysctl's name
 
 // env returns the environment variables that tell other labs which sysctls this lab has changed.
@@ -45,7 +45,7 @@ func holders(sysctl string) []holder {
 	return all
 }
 
-// adopt adds labs whose daemons run to those that are recorded.
+// adopt adds the labs whose daemons run to the recorded labs.
 func (s *sysctlState) adopt(running []holder) {
 	for _, h := range running {
 		if s.Original == "" {

@@ -107,8 +107,8 @@ func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
 	return nil
 }
 
-// cableUp reports whether a link's cable is plugged in. For a link in the delay line it asks
-// nobody: its ends are always up, and the line itself is the cable.
+// cableUp reports whether a link's cable is plugged in. It always reports true for a link in the
+// delay line, because the ends of such a link are always up and the line itself is the cable.
 func (w wire) cableUp() (bool, error) {
 	f, up := w.cableEnd(), false
 	err := inNamespace(f.Namespace, func() error {

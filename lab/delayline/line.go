@@ -115,8 +115,8 @@ func (l *line) accept(now int64, buf []byte) {
 
 	l.dropLost(s)
 	if s.segments > 1 && l.room(now) < int64(len(buf)/2) {
-		// Most of it will be dropped: the rest is copied, so that it does not occupy the whole
-		// frame's place.
+		// Most of the frame will be dropped. The rest of it is copied, so that it does not occupy
+		// the space of the whole frame.
 		l.scratch = append(l.scratch[:0], buf...)
 		for _, c := range l.cuts {
 			l.enqueueCopy(now, s, l.fit(now, s, c, len(buf)-vnetLen), l.scratch)

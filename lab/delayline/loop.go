@@ -15,10 +15,10 @@ import (
 const (
 	// readBatch is the number of frames that are read from one TAP before due ones are written.
 	readBatch = 64
-	// A busy loop pauses between rounds to let frames gather, which bounds its wake-ups and so its
-	// CPU time. The pause depends on the shortest delay of its links. Frames are taken to have
-	// arrived half a pause before they are read, and may be delivered half a pause early, so that
-	// on average the pause does not show.
+	// A busy loop pauses between rounds so that frames gather, which bounds its wake-ups and so its
+	// CPU time. The pause depends on the shortest delay of the loop's links. Frames are treated as
+	// if they had arrived half a pause before they are read, and may be delivered half a pause
+	// early, so that the pause does not change the delay on average.
 	moderationShare = 50
 	minModeration   = 40 * time.Microsecond
 	maxModeration   = 400 * time.Microsecond

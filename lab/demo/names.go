@@ -173,7 +173,7 @@ func (d *namesDemo) down(ctx context.Context) error {
 	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
 
-// act is an event that happens to the phone while it receives chunks.
+// act is an event that happens to the phone while the phone receives chunks.
 type act struct {
 	text  string
 	do    func(context.Context) error

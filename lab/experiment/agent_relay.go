@@ -12,11 +12,12 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// These bound what a pair of agents may cost, and give the rate that it must reach.
+// These are the bounds of the CPU time that a pair of agents may use, and the rate that the pair
+// must reach.
 const (
 	relayConnections = 4
-	// relayCPUBound is a share of what a pair of haproxy costs in the same run, because machines
-	// differ.
+	// relayCPUBound bounds the CPU time of a pair of agents, as a share of that of a pair of
+	// haproxy processes in the same run, because machines differ.
 	relayCPUBound  = 0.44
 	relayRateBound = 15e9 // bit/s
 )
@@ -93,7 +94,8 @@ func runRelay(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// offload enables the segmentation offload on the cables that any real network card has.
+// offload enables segmentation offload, which any real network card has, on the hosts' virtual
+// cables.
 func offload(ctx context.Context, l *lab.Lab) error {
 	for host, interfaces := range map[string][]string{"client": {"eth0"}, "x": {"eth0", "eth1"}, "y": {"eth0", "eth1"}, "server": {"eth0"}} {
 		for _, name := range interfaces {
@@ -106,7 +108,7 @@ func offload(ctx context.Context, l *lab.Lab) error {
 	return nil
 }
 
-// relayRig is the row of hosts with agents on it.
+// relayRig is the row of hosts, with an agent on x and on y.
 type relayRig struct {
 	env    *Env
 	lab    *lab.Lab

@@ -26,7 +26,7 @@ func cinemaPeers() Experiment {
 	}
 }
 
-// channelPeer is a way to change channel.
+// channelPeer is a way to change channel: a player with its server.
 type channelPeer struct {
 	name, what string
 	kind       string // kind of the player; empty means Sluice's
@@ -91,7 +91,7 @@ func runCinemaPeers(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// peer lets Chromium switch through the channels in one way.
+// peer measures how Chromium changes from channel to channel in one way.
 func (e *Env) peer(ctx context.Context, p channelPeer, changes int, raw *CSV) (*peerSamples, error) {
 	s := &peerSamples{}
 	switch {
@@ -128,7 +128,7 @@ func (e *Env) peer(ctx context.Context, p channelPeer, changes int, raw *CSV) (*
 	})
 }
 
-// watch changes channel with a player that is not Sluice's.
+// watch measures changes of channel with a player that is not Sluice's.
 func (s *peerSamples) watch(ctx context.Context, l *lab.Lab, log string, p channelPeer, page, url string, changes int, raw *CSV) error {
 	b, err := testbed.StartBrowser(ctx, l.Host(testbed.Viewer), log)
 	if err != nil {

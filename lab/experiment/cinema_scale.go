@@ -20,7 +20,7 @@ const (
 	// stream of 1 Mbit/s.
 	scalePayload   = 1200
 	scaleFrameBits = (scalePayload + 42) * 8
-	// drainLooks is how often drain checks at most whether packets still arrive.
+	// drainLooks is the largest number of times that drain checks whether packets still arrive.
 	drainLooks = 150
 	// viewerBitRate is the bit rate of a viewer in the dissertation, in bit/s.
 	viewerBitRate = 1e6
@@ -121,7 +121,7 @@ func (rig *copyRig) viewers(ctx context.Context, n, channels int) error {
 	return awaitCopies(ctx, rig.Deployment, n)
 }
 
-// awaitCopies waits until the network copies to n viewers.
+// awaitCopies waits until the network copies channels to n viewers.
 func awaitCopies(ctx context.Context, d *testbed.Deployment, n int) error {
 	err := testbed.Poll(ctx, fmt.Sprintf("the copies for %d viewers", n), func() error {
 		var trees []cinema.TreeInfo
@@ -153,7 +153,7 @@ type copyRun struct {
 	late          uint64 // copies that arrived long after the sender had ended
 	took          time.Duration
 	cpu           time.Duration // CPU time of the switch
-	drops         testbed.Drops // drops of this machine, as far as it counts them
+	drops         testbed.Drops // packets that this machine has dropped, as far as it counts them
 }
 
 // rate returns the rate of copies that arrived while datagrams were sent.
@@ -167,8 +167,8 @@ func (c copyRun) perCopy() float64 { return c.cpu.Seconds() * 1e6 / float64(max(
 // clean reports whether the switch was fast enough and each viewer has received everything once.
 func (c copyRun) clean() bool { return c.lost+c.doubled+c.late == 0 && c.copies > 0 }
 
-// send sends perSecond datagrams a second of each channel for a time, and counts what the viewers
-// receive. It runs meanwhile, if set, at the same time.
+// send sends perSecond datagrams a second of each channel, and counts what the viewers receive. It
+// sends for the time lasts or, if meanwhile is set, until that function returns.
 func (rig *copyRig) send(ctx context.Context, perSecond float64, lasts time.Duration, meanwhile func(context.Context) error) (c copyRun, err error) {
 	channels := map[uint16]bool{}
 	var datagrams []testbed.Datagram

@@ -14,12 +14,14 @@ import (
 )
 
 const (
-	// copiesHeldTo is the number of copies a second that a sort switch must make, in groups of
-	// copyGroup buckets. chainedViewers watch one channel through several groups.
+	// copiesHeldTo is the number of copies a second that a sort switch must make. A sort switch is
+	// the switch before an egress gateway, which copies channels to the gateway's viewers by
+	// OpenFlow groups of copyGroup buckets. chainedViewers is a number of viewers of one channel
+	// that needs several such groups.
 	copiesHeldTo   = 300_000
 	copyGroup      = 700
 	chainedViewers = 2000
-	// chainedRate is the number of datagrams a second that are sent to them.
+	// chainedRate is the number of datagrams a second that are sent to these viewers.
 	chainedRate = 10
 	// movesWanted is the number of changes of channel, bystanders the number of viewers who do not
 	// change, and bystanderRate the number of datagrams a second.
@@ -107,7 +109,7 @@ func copyRates(s Scale) []float64 {
 		[]float64{3e3, 10e3, 20e3, 30e3, 45e3, 60e3, 80e3, 100e3, 125e3, 150e3, 175e3, 200e3, 225e3, 250e3, 275e3, 300e3, 325e3, 350e3, 400e3, 450e3, 500e3, 600e3})
 }
 
-// highest returns the results of the highest rate without loss, and of the next one.
+// highest returns the results of the highest rate without loss, and of the next higher rate.
 func (rig *copyRig) highest(ctx context.Context, env *Env, n int, raw *CSV) (good, bad copyRun, err error) {
 	lasts := pick(env.Scale, 2*time.Second, 4*time.Second, 10*time.Second)
 	for _, rate := range copyRates(env.Scale) {
@@ -220,7 +222,8 @@ func move(ctx context.Context, v *testbed.RawViewer, from, to string) error {
 	return v.Watch(ctx, to)
 }
 
-// still finds the rate at which bystanders lose nothing while no viewer changes.
+// still returns the highest rate at which bystanders lose nothing while no viewer changes its
+// channel.
 func (rig *copyRig) still(ctx context.Context, env *Env) (float64, error) {
 	lasts := pick(env.Scale, 4*time.Second, 10*time.Second, 10*time.Second)
 	for _, rate := range []float64{bystanderRate, 750, 500, 250, 100, 50} {

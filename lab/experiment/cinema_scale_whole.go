@@ -20,8 +20,8 @@ const (
 	wholeIngress, wholeEgress    = 2, 7
 )
 
-// wholeRig is a network like the dissertation's prototype: ingress gateways, a core, and a sort
-// switch before each egress gateway.
+// wholeRig is a network like the dissertation's prototype: ingress gateways, a core, and before
+// each egress gateway a sort switch, which copies channels to the gateway's viewers.
 type wholeRig struct {
 	*testbed.Deployment
 	lab      *lab.Lab

@@ -32,8 +32,8 @@ const (
 	treeToRP, treeRPToSource = 2, 1
 	// maxInFlight bounds the time that a datagram is in flight.
 	maxInFlight = 200 * time.Millisecond
-	// minCopies is the number of copies from which on a link counts as part of the tree. Fewer are
-	// probes of links.
+	// minCopies is the smallest number of copies with which a link counts as part of the tree.
+	// Fewer copies are the controller's probes of links.
 	minCopies = 0.5
 )
 
@@ -104,12 +104,12 @@ type treeRun struct {
 	raw    *CSV
 	ways   []string // ways that were measured
 	costs  map[string][]treeCost
-	times  *treeTimes // those of Cinema
-	routed *treeTimes // those of IP multicast
+	times  *treeTimes // times of Cinema
+	routed *treeTimes // times of IP multicast
 }
 
-// treeNetworks lists the networks in which ways are measured. Each way has one of its own, except
-// for two that share one.
+// treeNetworks lists the networks in which ways are measured. Each way has a network of its own,
+// except for two ways that share one.
 var treeNetworks = []struct {
 	name string // name of the first way
 	run  func(*treeRun, context.Context) error

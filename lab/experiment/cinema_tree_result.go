@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// treeSlack is how much probes of links may add to a copy. treeFew is the relative error of
-	// counters that are read one after the other.
+	// treeSlack is the largest number of copies that the controller's probes of links may add to
+	// those of a link. treeFew is the relative error of counters that are read one after the other.
 	treeSlack, treeFew = 0.1, 0.03
 	// treeProcessing is how much controller and switches may add to a model, in ms, because they
 	// share this machine with all other programs.
@@ -85,8 +85,8 @@ func treeClaims(r *Result, t *treeRun) {
 	r.Claim(few.copies < many.copies, fmt.Sprintf("%d channels, %d viewers: fewer copies than unicast", loads[last].channels, loads[last].viewers), "%.0f of %.0f", few.copies, many.copies)
 }
 
-// treeTimesResult adds a table of measured times beside the models. It leaves out what was not
-// measured.
+// treeTimesResult adds a table of measured times beside those of the models. It leaves out times
+// that were not measured.
 func treeTimesResult(r *Result, t *treeRun) {
 	cinema, multicast := t.times, t.routed
 	if cinema == nil {

@@ -29,7 +29,8 @@ const (
 	// timedEvery is the time between two datagrams of a channel, and so the resolution of times.
 	timedEvery = time.Millisecond
 	timedSize  = 64
-	// quietTime is the time without datagrams after which the last one counts as the last.
+	// quietTime is the time without datagrams after which the latest datagram is taken to be the
+	// last.
 	quietTime = 150 * time.Millisecond
 	// timedHere is the gateway whose viewer is timed, and timedThere the one at which others watch.
 	timedHere, timedThere = 1, 0

@@ -66,7 +66,8 @@ func (e *Env) withTree(ctx context.Context, f func(context.Context, *treeRig) er
 	})
 }
 
-// cinema makes viewers join by the controller, counts, and makes them leave.
+// cinema makes viewers join through the controller, counts the copies of their channels, and makes
+// the viewers leave.
 func (rig *treeRig) cinema(ctx context.Context, load treeLoad) (c treeCost, err error) {
 	before, err := rig.messages(ctx)
 	if err != nil {
@@ -215,7 +216,8 @@ func (e *Env) withFlood(ctx context.Context, f func(context.Context, *floodRig) 
 
 const floodFirstPort = 10_000
 
-// flood installs the rules of the original system in the switches, and counts.
+// flood installs the rules of the original system in the switches, and counts the copies of the
+// channels.
 func (rig *floodRig) flood(ctx context.Context, load treeLoad) (c treeCost, err error) {
 	var datagrams []testbed.Datagram
 	for n := range min(load.channels, load.viewers) { // the other channels have no viewers

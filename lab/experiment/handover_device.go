@@ -101,7 +101,8 @@ func (rig *policyRig) moveDevice(ctx context.Context, m *testbed.Mobile, policy 
 	return out, nil
 }
 
-// toAndFro makes the moves. It returns when each began, and when the last was over.
+// toAndFro makes the moves. It returns the times at which the moves began, and the time at which
+// the last one was over.
 func (rig *policyRig) toAndFro(ctx context.Context, m *testbed.Mobile, moves int, out *deviceSamples) ([]time.Time, error) {
 	if err := tasks.Sleep(ctx, 2*deviceWatch); err != nil { // while TCP finds its rate
 		return nil, err

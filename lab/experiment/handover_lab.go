@@ -29,8 +29,8 @@ func lossy(p delayline.Params) delayline.Params {
 	return p
 }
 
-// twoAddresses makes the device one without handover: it has an address of its own on each of its
-// two interfaces, and the switches are plain learning ones.
+// twoAddresses makes the device one that does not use handover: it gets an address of its own on
+// each of its two interfaces, and the switches are plain learning ones.
 func twoAddresses(ctx context.Context, l *lab.Lab, d lab.MobilityDomain) (first, second netip.Addr, err error) {
 	for _, s := range l.Topology().Switches {
 		if _, err := l.Switch(s.Name).Ofctl(ctx, "add-flow", "priority=1,actions=NORMAL"); err != nil {

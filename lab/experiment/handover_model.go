@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover/route"
 )
 
-// modelBound is how much longer than in the model a handover may take.
+// modelBound is the largest time by which a handover may take longer than in the model.
 const modelBound = 5 * time.Millisecond
 
 // modelRate is the number of packets a second by which the arrival at a place is measured.
@@ -62,8 +62,8 @@ func modelPoints(s Scale) []latencies {
 	return pick(s, quick, normal, full)
 }
 
-// modelMove is a kind of move: from one edge to another, with the switches of the new branch from
-// the join on.
+// modelMove is a kind of move, from one edge to another. branch lists the switches of the new
+// branch, beginning with the join: the switch at which the new branch leaves the old one.
 type modelMove struct {
 	name     string
 	from, to int
@@ -108,11 +108,11 @@ func (p latencies) formula(m modelMove) time.Duration {
 
 func (p latencies) around() time.Duration { return 2*p.radio + p.edge }
 
-// predict returns the same time for the order in which the changes are really made. For a device
-// with one radio, which has left its old place, they are sent to all switches at once, as the
-// formula assumes. For one with two radios, which is still served at its old place, first the
-// branch without its join changes, while the join prepares its change. When all have confirmed, the
-// join changes: this adds a round trip that the formula does not have.
+// predict returns the time that formula returns, but for the order in which the changes are really
+// made. A device with one radio has left its old place, so the changes are sent to all switches at
+// once, as the formula assumes. A device with two radios is still served at its old place. Then the
+// branch without its join changes first, while the join prepares its change, and the join changes
+// when all switches have confirmed. This adds a round trip that the formula does not have.
 func (p latencies) predict(m modelMove, radios int) time.Duration {
 	if radios == 1 {
 		return p.formula(m)

@@ -85,7 +85,7 @@ func addJoin(t *Table, p latencies, s *modelSamples) {
 
 // modelWorst holds the largest differences from the model, in ms.
 type modelWorst struct {
-	over  worstOf // above what was predicted
+	over  worstOf // above the predicted time
 	grown worstOf // the same, less the excess without any latency
 	gap   worstOf // gap above the formula
 }

@@ -28,7 +28,7 @@ const (
 	giveUp = 15 * time.Second
 )
 
-// peersPort is the server's first port; every run has one of its own.
+// peersPort is the server's first port; every run has a port of its own.
 const peersPort = 7000
 
 func handoverPeers() Experiment {
@@ -45,7 +45,7 @@ type roamWay struct {
 	name  string
 	start func(context.Context, testbed.PeerOptions) (testbed.Peer, error)
 	with  func(*testbed.PeerOptions)
-	// policy is the policy of the handover service; it is empty for ways without that.
+	// policy is the policy of the handover service; it is empty for ways without that service.
 	policy string
 	// packets means that UDP packets are sent, and not messages over TCP.
 	packets bool
@@ -378,7 +378,8 @@ func peersClaims(r *Result, cells map[string]*roamCell) {
 	}
 }
 
-// own returns the median gap less that before the failure.
+// own returns the median gap at the failure less the median gap before it, which the machine itself
+// causes.
 func (c *roamCell) own() float64 { return median(c.gaps) - median(c.still) }
 
 func peersClaim(r *Result, way string, ours *roamCell, name string, best float64) {

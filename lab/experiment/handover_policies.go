@@ -65,7 +65,7 @@ type roamSamples struct {
 	gaps, lost []float64
 	doubled    int
 	reordered  int
-	extra      []float64 // kB that only one place should have received, on all links of the branch
+	extra      []float64 // kB that arrived at a place where the device was not, times the links of the branch
 	switches   int       // largest number of switches that one move has changed
 	fallbacks  int
 }

@@ -227,7 +227,7 @@ func (rig *silenceRig) start(ctx context.Context, t silenceTraffic) (stop func(f
 // held up for as long as a failure takes to notice.
 var errLeftBefore = errors.New("the device left the radio before it died")
 
-// mostLeftBefore bounds how often this may happen in a row.
+// mostLeftBefore bounds how often in a row the device may leave its radio before that fails.
 const mostLeftBefore = 5
 
 // death calls once, again if the device left before the failure.

@@ -63,7 +63,7 @@ type hostileCase struct {
 	count    hostileCount
 	contacts testbed.Contacts
 	linkDown int64
-	memory   int64   // bytes more than without it, at most
+	memory   int64   // bytes of the controller's memory at most, beyond those before the case
 	cpu      float64 // cores that the controller used
 	others   float64 // cores that unrelated programs used
 }

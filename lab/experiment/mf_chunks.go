@@ -13,16 +13,16 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// chunksWanted is the rate that chunks of a size must reach by GUID in frames of an MTU, in bit/s,
-// if plain streams reach as much.
+// chunksWanted holds the rate in bit/s that chunks by GUID must reach if plain streams reach as
+// much, by MTU and by the size of the chunks in bytes.
 var chunksWanted = map[int]map[int]float64{
 	1500: {1_000: 100e6, chunksCompared: 1e9},
 	9000: {chunksCompared: 2e9},
 }
 
 const (
-	// chunksCompared is the size of the chunks that must be carried by GNRS at least chunksKept
-	// times as fast as by GUID, in frames of MTU 1500.
+	// chunksCompared is the size of the chunks for which the rate by GNRS is compared with the rate
+	// by GUID, in frames of MTU 1500. The former must be at least chunksKept times the latter.
 	chunksCompared, chunksKept = 1_000_000, 0.95
 )
 
@@ -33,7 +33,7 @@ type chunksWay struct {
 	options []string
 }
 
-// These are the ways.
+// These are the ways that are measured.
 var (
 	byAddress = chunksWay{"by address", []string{"--interface", "eth0"}} // for controllers that make no paths
 	byGUID    = chunksWay{"by GUID", []string{"--interface", "eth0"}}

@@ -23,8 +23,8 @@ const (
 	// gnrsAway is the one-way delay of the name service: DMap's mean look-up takes 49.1 ms with
 	// five replicas.
 	gnrsAway = 24550 * time.Microsecond
-	// gnrsChunk is the size of chunks, and gnrsUnderway how many are sent before the first of them
-	// is acknowledged.
+	// gnrsChunk is the size of chunks in bytes, and gnrsUnderway the number of chunks that may be
+	// sent before the first of them is acknowledged.
 	gnrsChunk, gnrsUnderway = 1_000_000, 8
 	// gnrsFirst bounds the rate with 80 % look-ups of names that nobody has asked for, as a share
 	// of the rate with cached answers, as published. gnrsAgain bounds the rate with cached answers

@@ -30,8 +30,8 @@ const (
 	// name, that a name service must reach on one machine, which also runs the clients.
 	namesLookups, namesUpdates, namesBytes = 60_000, 20_000, 250
 	namesPort                              = 5091
-	// namesNew is the number of new names that each address may make in a second; the default is
-	// 20.
+	// namesNew is the number of new names that the service lets each address make in a second; the
+	// default is 20.
 	namesNew = 1000
 	// signedAtOnce is the number of records that are signed before they are written.
 	signedAtOnce = 50_000

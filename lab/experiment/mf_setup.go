@@ -87,7 +87,8 @@ func runMFSetup(ctx context.Context, env *Env) (*Result, error) {
 	return r, err
 }
 
-// setupRig is hosts that request paths, and one that answers. None of them verifies signatures.
+// setupRig has several hosts that request paths, and one that answers. None of them verifies
+// signatures.
 type setupRig struct {
 	env        *Env
 	lab        *lab.Lab
@@ -248,8 +249,8 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	return nil
 }
 
-// cost returns the controller's CPU time for a request for a path that exists, if so many hosts
-// send requests at one time.
+// cost returns the controller's CPU time for a request for a path that exists, if the given number
+// of hosts send requests at one time.
 func (g *setupRig) cost(ctx context.Context, hosts, requests int, of func(i int) (source int, to frame.GUID)) (time.Duration, error) {
 	bursts := requests / (hosts * setupBurst)
 	idle, err := g.spend(func() error { return tasks.Sleep(ctx, time.Duration(bursts)*setupBurstEvery) })

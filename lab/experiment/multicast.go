@@ -41,7 +41,8 @@ func groupFlow(n int) testbed.PortPair {
 	return testbed.PortPair{From: gatewayapi.SourcePort(uint16(n)), To: gatewayapi.MediaPort}
 }
 
-// multicast lets viewers join groups that nobody has used before, and counts.
+// multicast lets viewers join groups that nobody has used before, and counts the control messages
+// and the copies of datagrams.
 func (rig *multicastRig) multicast(ctx context.Context, load treeLoad) (c treeCost, err error) {
 	base := rig.groups
 	rig.groups += load.channels
@@ -131,7 +132,7 @@ func (rig *multicastRig) first(ctx context.Context, at, n int) (first time.Durat
 	return first, err
 }
 
-// steady counts what links carry while nobody joins or leaves.
+// steady counts the copies that links carry while nobody joins or leaves.
 func (rig *multicastRig) steady(ctx context.Context, load treeLoad, base int, all []testbed.Datagram) (c treeCost, err error) {
 	for i := range load.viewers {
 		if err := rig.arrivals[i%len(treeGateways)].Expect(groupFlow(base + load.channel(i))); err != nil {

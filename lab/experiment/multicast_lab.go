@@ -30,8 +30,8 @@ type subnet struct {
 	at     map[string]netip.Addr // addresses by node
 }
 
-// rendezvous is the router that is the rendezvous point of all groups. It is not on the shortest
-// path to every gateway, as in any network with sources everywhere.
+// rendezvous is the router that is the rendezvous point of all groups. As in any network with
+// sources everywhere, it is not on the shortest path to every gateway.
 const rendezvous = "s4"
 
 func routed(name string, from lab.Topology) *multicastNet {
@@ -102,7 +102,7 @@ func (n *multicastNet) routes(from string) (all []lab.Route) {
 	return all
 }
 
-// multicastRig is such a network with pimd on each router.
+// multicastRig is a multicastNet with pimd on each router.
 type multicastRig struct {
 	net      *multicastNet
 	lab      *lab.Lab

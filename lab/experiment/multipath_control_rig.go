@@ -43,7 +43,7 @@ type sluiceController struct {
 	reactive bool
 }
 
-// hosts implements conductor.
+// hosts implements countedController.
 func (o *sluiceController) hosts(ctx context.Context, n int) error {
 	m, err := o.Metrics(ctx)
 	name := "sluice_network_destinations"
@@ -56,10 +56,10 @@ func (o *sluiceController) hosts(ctx context.Context, n int) error {
 	return err
 }
 
-// begin implements conductor.
+// begin implements countedController.
 func (*sluiceController) begin(context.Context) error { return nil }
 
-// count implements conductor.
+// count implements countedController.
 func (o *sluiceController) count(ctx context.Context) (controlCount, error) {
 	m, err := o.Metrics(ctx)
 	return controlled(func(kind, about string) float64 {
@@ -131,7 +131,7 @@ func (r *messageRig) capacities() (of map[network.PortRef]uint64, links int, err
 	return of, links, nil
 }
 
-// hosts implements conductor.
+// hosts implements countedController.
 func (p *polled) hosts(_ context.Context, n int) error {
 	if led := p.Network().HostStats().Destinations; led < n {
 		return fmt.Errorf("%d of %d are known to all switches", led, n)
@@ -139,10 +139,10 @@ func (p *polled) hosts(_ context.Context, n int) error {
 	return nil
 }
 
-// begin implements conductor.
+// begin implements countedController.
 func (p *polled) begin(ctx context.Context) error { return p.Begin(ctx) }
 
-// count implements conductor.
+// count implements countedController.
 func (p *polled) count(context.Context) (controlCount, error) {
 	sent, received := p.Messages()
 	all := map[[2]string]float64{}

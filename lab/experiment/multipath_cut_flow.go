@@ -70,7 +70,7 @@ func (f *cutFlow) receive() {
 // resetStall resets the longest pause.
 func (f *cutFlow) resetStall() { f.worst.Store(0) }
 
-// stall returns the longest pause since forget, including the present one.
+// stall returns the longest pause since resetStall was called, including the present pause.
 func (f *cutFlow) stall() time.Duration {
 	return time.Duration(max(f.worst.Load(), int64(time.Since(f.began))-f.last.Load()))
 }

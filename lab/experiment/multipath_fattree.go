@@ -89,7 +89,7 @@ type fatTreeRun struct {
 type fatTreeFlow struct {
 	matrixFlow
 	took time.Duration // from the begin of the client's connection to its last byte
-	// hangs means that the flow was given up before that.
+	// hangs means that the flow was given up before its last byte.
 	hangs bool
 }
 

@@ -14,9 +14,10 @@ import (
 // ceilingWork is how long each flow of the ceiling would take at the rate of a link.
 const ceilingWork = 15 * time.Second
 
-// ceiling returns the mean share of a link that plain TCP reaches with perfect routing: all hosts
-// send at once, each to one of the next pod, on paths of which no two share a link, by rules
-// written here. It shows what the machine carries, less TCP's headers and start.
+// ceiling returns the mean share of a link that plain TCP reaches with perfect routing. All hosts
+// send at the same time, each to one of the next pod, on paths of which no two share a link.
+// ceiling itself installs the rules of these paths. The result shows what the machine can carry,
+// less TCP's headers and start.
 func (r *fatTreeRig) ceiling(ctx context.Context) (float64, error) {
 	r.env.Step("what the machine carries: all hosts at once, on paths that share no link")
 	half := r.scale.k / 2
@@ -24,7 +25,7 @@ func (r *fatTreeRig) ceiling(ctx context.Context) (float64, error) {
 	flows := make([]matrixFlow, hosts)
 	rules := map[string][]string{}
 	for i := range flows {
-		to := (i + half*half) % hosts // the host at the same place of the next pod
+		to := (i + half*half) % hosts // the host at the corresponding place of the next pod
 		flows[i] = matrixFlow{from: i, to: to, work: ceilingWork, large: true}
 		if err := r.addPath(rules, i, to); err != nil {
 			return 0, err

@@ -9,7 +9,8 @@ import (
 type trafficMatrix struct {
 	name  string
 	small float64 // share of its flows that are small
-	// largeMin and largeMax bound the size of the others, as the time at the rate of a link.
+	// largeMin and largeMax bound the sizes of the large flows, given as the time at the rate of a
+	// link.
 	largeMin, largeMax time.Duration
 }
 

@@ -43,8 +43,9 @@ func (o *pathOracle) search(to int) (float64, time.Duration) {
 	return weight, time.Since(begin)
 }
 
-// agrees compares a solution with the least sum that gonum has found: this is the value itself, or
-// shows whether the bound can be met.
+// agrees reports whether a solution agrees with the least sum that gonum has found. If the problem
+// has one bound, the least sum shows only whether that bound can be met. Otherwise it must equal
+// the value of the solution.
 func (c *pathClass) agrees(p graph.Problem, s graph.Solution, found bool, least float64) bool {
 	if len(p.Bounds) == 1 {
 		return found == (least <= p.Bounds[0].Max)

@@ -69,8 +69,8 @@ func newHardGrid(side int) *pathNet {
 	return n
 }
 
-// bound returns a bound between the least sum that a path can have in the bounded weights and the
-// sum of the path that is best in the others.
+// bound returns a bound on the sum of the bounded weights. It is between the least sum that a path
+// can have and the sum of the path that is best in the other weights.
 func (n *pathNet) bound(to int, bounded, best graph.Weights, share float64) graph.Bound {
 	least, ok := n.g.ShortestPath(0, to, bounded)
 	free, _ := n.g.ShortestPath(0, to, best)

@@ -161,7 +161,7 @@ func placeText(o *qosOutcome) (state, path string) {
 	return string(o.place.State), path[min(1, len(path)):]
 }
 
-// named returns the path of a flow that the text of the dissertation names, if any.
+// named returns the path on which the flow with a number was placed, or "" if it was not placed.
 func (r *criticalRun) named(number int) string {
 	_, path := placeText(r.flows[number-1])
 	return path

@@ -69,8 +69,8 @@ type qosOutcome struct {
 	place *critical.Record
 }
 
-// atOnceWithin is the time after its first packet within which a flow counts as accepted at once: placing
-// takes milliseconds, and a refused flow is tried again after a second.
+// atOnceWithin is the time after the first packet of a flow within which the flow counts as
+// accepted at once: placing takes milliseconds, and a refused flow is tried again after a second.
 const atOnceWithin = 250 * time.Millisecond
 
 // accepted reports whether the flow was promised its rate at some time, and whether it was so at
@@ -96,7 +96,8 @@ func (o *qosOutcome) steady() float64 {
 }
 
 // keptPercent returns the percentage of its promised rate that the flow has reached, in frames,
-// from when it had settled to its end. It returns false if that is less than two seconds.
+// from the time at which it had settled until its end. It returns false if this was less than two
+// seconds.
 func (o *qosOutcome) keptPercent() (float64, bool) {
 	ever, atOnce := o.accepted()
 	if !ever {

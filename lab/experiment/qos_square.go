@@ -23,9 +23,9 @@ const (
 	// path fails, and squareCuts is the number of such failures.
 	squareSilent = 200 * time.Millisecond
 	squareCuts   = 10
-	// squarePromise is promised to each of three flows on one link, in bit/s. Two of them send
-	// squarePolite packets a second with squareSize bytes of payload each, which is less, and one
-	// sends squareRude times as many.
+	// squarePromise is the bandwidth in bit/s that is promised to each of three flows on one link.
+	// Two of them send squarePolite packets a second with squareSize bytes of payload each, which
+	// is less. One sends squareRude times as many.
 	squarePromise = 4_000_000
 	squarePolite  = 330
 	squareSize    = 1400

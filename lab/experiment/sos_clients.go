@@ -21,7 +21,7 @@ func sosClients() Experiment {
 	}
 }
 
-// secondClient and secondServer are hosts beside client and server.
+// secondClient and secondServer are the names of hosts in addition to client and server.
 const secondClient, secondServer = "client2", "server2"
 
 func runClients(ctx context.Context, env *Env) (*Result, error) {

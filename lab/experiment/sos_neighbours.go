@@ -31,14 +31,16 @@ const (
 	whenWith      = "with"
 	whenAfter     = "after"
 
-	// headStart is how much earlier one of them begins, if they do not begin together.
+	// headStart is how much earlier the direct connection or the other traffic begins, if they do
+	// not begin together.
 	headStart = 2 * time.Second
 	// directLimit bounds the time of a direct connection.
 	directLimit = 5 * time.Minute
 	// manySessions is the number of sessions that share the link in the second part.
 	manySessions = 10
 	lateUserPort = 5202
-	// heavyWeight is the weight of a session beside one of weight 1, in the third part.
+	// heavyWeight is the weight of a session, in the third part, that shares the link with a
+	// session of weight 1.
 	heavyWeight = 3
 	heavyPort   = 5203
 )
@@ -157,7 +159,7 @@ func runNeighbours(ctx context.Context, env *Env) (*Result, error) {
 // beside the direct connection.
 const backgroundMegabytes = 200
 
-// beside measures a direct connection.
+// beside measures a direct connection beside the traffic that its cell names.
 func (rig *startRig) beside(ctx context.Context, c neighbourCell) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, directLimit)
 	defer cancel()

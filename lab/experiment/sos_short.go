@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// Agents carry short connections to one of these ports, and not those to the other, so that nothing
-// changes in the network between the two.
+// Agents carry short connections to shortCarriedPort, but not those to shortDirectPort. So the
+// network need not change between measurements of the two.
 const (
 	shortCarriedPort = webPort
 	shortDirectPort  = 8081
@@ -35,7 +35,7 @@ func sosShort() Experiment {
 	}
 }
 
-// shortCell is one combination.
+// shortCell is one combination of the parameters.
 type shortCell struct {
 	rtt    time.Duration
 	closes string // the end that closes first

@@ -48,7 +48,7 @@ const (
 	directionUp   = "up"
 )
 
-// startCell is one combination.
+// startCell is one combination of the parameters.
 type startCell struct {
 	loss      float64
 	direction string

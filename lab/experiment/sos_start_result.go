@@ -29,16 +29,18 @@ func startResult(p startPlan, runs map[startCell][]startRun) *Result {
 	return r
 }
 
-// startBars holds the shares of the link's ideal that a known path must reach, by loss and
-// megabytes. The first transfer over a known link must reach toldShare of them.
+// startBars holds the shares of the link's ideal that a transfer over a known path must reach, by
+// loss and megabytes. The first transfer over a known link must reach knownLinkShare of these
+// shares.
 var startBars = map[float64]map[int]float64{5e-4: {5: 0.80, 50: 0.85, 500: 0.93}, 5e-3: {5: 0.60, 50: 0.75, 500: 0.88}}
 
 const knownLinkShare = 0.85
 
-// wrongShare is the share of them that must be reached when the known rate is wrong.
+// wrongShare is the share of startBars that a transfer must reach when the known rate is wrong.
 const wrongShare = 0.8
 
-// measured returns the ways, including the transfers that follow others.
+// measured returns the names of all that is measured: the plan's ways, and for each way with a
+// wrong rate the transfers that follow its own.
 func (p startPlan) measured() (all []string) {
 	for _, way := range p.ways {
 		if all = append(all, way); way == wayTwice || way == wayHalf {

@@ -39,8 +39,8 @@ type loader struct {
 // offsets holds the places in the template that vary.
 type offsets struct{ inPort, frame, seq int }
 
-// inPortAt is the offset of the port: behind the header, the fixed part, and the headers of match
-// and field.
+// inPortAt is the offset of the number of the ingress port in a packet-in: after the message's
+// header, its fixed part, and the headers of the match and of the field.
 const inPortAt = 8 + 16 + 4 + 4
 
 // One in sampleEvery packets has its round-trip time measured, up to maxSamples.

@@ -140,8 +140,8 @@ func (f *fleet) keepLog(name string) error {
 // outage is how long a killed program stays away.
 const outage = 500 * time.Millisecond
 
-// kill is one way to do harm. do kills a program, starts it again, and returns when everything is
-// usable again.
+// kill is one way to do harm to a program. do kills the program, starts it again, and returns when
+// everything is usable again.
 type kill struct {
 	program program
 	name    string

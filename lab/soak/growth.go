@@ -163,8 +163,8 @@ func (f *fleet) eachProgram(ctx context.Context, do func(name string, m testbed.
 	return nil
 }
 
-// carriedShare is the smallest share of the connections that agents must carry. Connections are
-// counted when they end, and sessions when they begin.
+// carriedShare is the smallest share of the connections that agents must carry. It is below 1
+// because connections are counted when they end, but sessions when they begin.
 const carriedShare = 0.9
 
 // checks returns the checks of the connections that agents have carried, and of the growth of each

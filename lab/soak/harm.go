@@ -67,8 +67,8 @@ func filterKinds(all []kill, kinds []string) []kill {
 	return slices.DeleteFunc(slices.Clone(all), func(k kill) bool { return !slices.Contains(kinds, string(k.program)) })
 }
 
-// killPrograms kills one program after the other. If one does not become usable again, that ends
-// the soak.
+// killPrograms kills one program after the other. If a program does not become usable again,
+// killPrograms returns an error, which ends the soak.
 func (h *harm) killPrograms(ctx context.Context, stop <-chan struct{}) error {
 	r, all := h.random(1), filterKinds(h.kills(), h.kinds)
 	for first := true; ; first = false {
@@ -131,8 +131,8 @@ func (h *harm) moveDevice(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-// promise is something that the controller promises to traffic that runs. It is withdrawn and made
-// again.
+// promise is something that the controller promises to running traffic, such as a class or a
+// bandwidth for critical flows. The soak withdraws it and makes it again.
 type promise struct {
 	name      string
 	put, drop func(context.Context) error

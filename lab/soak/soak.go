@@ -34,7 +34,7 @@ const (
 )
 
 // killShare is the share of the time in which programs are killed. The rest shows whether the
-// programs grow that then continue.
+// memory of the programs grows when none is killed.
 const killShare = 0.6
 
 // Run runs a soak. It returns ErrFaults if a failure is not explained by a kill, or a check at the

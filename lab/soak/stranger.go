@@ -18,9 +18,9 @@ import (
 const (
 	// strangersAtOnce is the number of connections that a stranger opens to one port.
 	strangersAtOnce = 30
-	// strangerTimeout bounds the time that it keeps each connection.
+	// strangerTimeout bounds the time that a stranger keeps each connection.
 	strangerTimeout = 5 * time.Second
-	// strangerBytes is the number of bytes that it sends.
+	// strangerBytes is the number of random bytes that a stranger sends.
 	strangerBytes = 4 << 10
 )
 

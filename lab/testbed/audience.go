@@ -22,7 +22,7 @@ import (
 )
 
 // Audience is a number of WebRTC clients at one host. They receive channels from an egress gateway
-// and show nothing. Its methods must not be called concurrently.
+// but do not show them. Its methods must not be called concurrently.
 type Audience struct {
 	host    *lab.LiveHost
 	url     string

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// Feed sends numbered datagrams as whole frames by the first interface of a host, as an ingress
-// gateway sends those of channels. So it plays a channel's producer at any rate. It is safe for
-// concurrent use.
+// Feed sends numbered datagrams as whole frames through the first interface of a host, as an
+// ingress gateway sends the datagrams of channels. So a Feed can take the place of a channel's
+// producer at any rate. It is safe for concurrent use.
 type Feed struct {
 	out  *frames
 	mac  openflow.MAC
@@ -59,7 +59,7 @@ func OpenFeed(host *lab.LiveHost) (*Feed, error) {
 // Close closes the interface.
 func (f *Feed) Close() { f.out.Close() }
 
-// maxLateness is how much of a delay a feed makes up for.
+// maxLateness is the largest delay for which a feed makes up.
 const maxLateness = 20 * time.Millisecond
 
 // Send sends one datagram of each flow every interval, evenly spaced, until ctx ends. It returns

@@ -19,8 +19,9 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// RawGateway is an egress gateway that plays its viewers itself. The controller treats it like any
-// other. It counts what its viewers receive and shows it to nobody. It is safe for concurrent use.
+// RawGateway is an egress gateway that simulates its viewers. The controller treats it like any
+// other gateway. It counts what its viewers receive, and shows nothing. It is safe for concurrent
+// use.
 type RawGateway struct {
 	*Arrivals
 	*controlapi.Server[gatewayapi.ViewerEvent, gatewayapi.Viewer]
@@ -42,8 +43,8 @@ func StartRawGateway(ctx context.Context, d *Deployment, host string) (*RawGatew
 	return StartRawGatewayAt(ctx, d, host, d.lab.Host(host).Addr())
 }
 
-// StartRawGatewayAt does what StartRawGateway does, for a host with another address than the lab's,
-// as a mobile device.
+// StartRawGatewayAt does what StartRawGateway does, for a host whose address is not the one that
+// the lab has assigned, such as a mobile device.
 func StartRawGatewayAt(ctx context.Context, d *Deployment, host string, addr netip.Addr) (_ *RawGateway, err error) {
 	g := &RawGateway{host: d.lab.Host(host), viewers: map[string]gatewayapi.Viewer{}, next: firstRawPort}
 	g.Server = controlapi.NewServer[gatewayapi.ViewerEvent](controlapi.Options[gatewayapi.Viewer]{
@@ -162,8 +163,8 @@ func (v *RawViewer) Watch(ctx context.Context, channels ...string) error {
 	return nil
 }
 
-// Tell reports the channels that the viewer watches in the gateway's next event, as a gateway does
-// after a restart of the controller. So thousands of viewers can arrive at once.
+// Tell makes the gateway report the channels that the viewer watches in its next event, as a
+// gateway does after a restart of the controller. So thousands of viewers can arrive at once.
 func (v *RawViewer) Tell(channels ...string) { v.note(channels) }
 
 func (v *RawViewer) note(channels []string) {

@@ -23,9 +23,10 @@ func StartDaemon(ctx context.Context, at Place, log string, name string, args ..
 	return start(ctx, at, log, &syscall.SysProcAttr{Setpgid: true}, name, args)
 }
 
-// StartLowest starts a program as StartDaemon does, with the processor time that nothing else
-// needs: it plays a program on a machine of its own. Without control groups for that it gets the
-// lowest priority, with which it may still delay other programs by some milliseconds.
+// StartLowest starts a program as StartDaemon does, but the program gets only processor time that
+// nothing else needs, as if it ran on a machine of its own. If the machine has no control groups
+// for that, the program gets the lowest priority, with which it may still delay other programs by
+// some milliseconds.
 func StartLowest(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
 	d, err := start(ctx, at, log, &syscall.SysProcAttr{Setsid: true}, name, args)
 	if err != nil {

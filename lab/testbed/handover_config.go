@@ -40,7 +40,7 @@ handover:
     devices: {prefix: %v, gateway: %v, first: %v}
 `, n.Prefix, n.GatewayAddr, n.GatewayAddr.Next().Next())
 	for _, other := range all {
-		if other != x { // what visitors from there are told about their home network
+		if other != x { // what this controller tells visitors from the other domain about their home network
 			fmt.Fprintf(&b, "    of-%s: {prefix: %v, gateway: %v, home: %s}\n", other.Name, other.Network.Prefix, other.Network.GatewayAddr, other.Name)
 		}
 	}

@@ -35,7 +35,8 @@ type deliveries struct {
 
 func newDeliveries() *deliveries { return &deliveries{highest: -1} }
 
-// next records that a message is sent and returns its number, or false if no more can be recorded.
+// next records that a message is sent and returns the message's number. It returns false if no more
+// messages can be recorded.
 func (d *deliveries) next(at int64) (int, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // pulse is a stream of numbered messages over a transport that keeps bytes in order. A message
-// counts as sent when it is due, whether or not the transport accepts it: to the receiver, a
-// message that the transport holds back is a gap.
+// counts as sent when it is due, whether or not the transport accepts it, because a message that
+// the transport holds back is a gap to the receiver.
 type pulse struct {
 	*deliveries
 	interval time.Duration

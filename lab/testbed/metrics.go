@@ -27,8 +27,8 @@ func (m Metrics) Sum(name string) (sum float64) {
 	return sum
 }
 
-// SumOf returns the sum of a metric over all labels but the given ones. labels lists names, each
-// followed by its value.
+// SumOf returns the sum of a metric over all series that have the given labels. labels lists names
+// of labels, each followed by its value.
 func (m Metrics) SumOf(name string, labels ...string) (sum float64) {
 	for series, v := range m {
 		if bare, all, _ := strings.Cut(series, "{"); bare == name && hasAll(strings.Split(strings.TrimSuffix(all, "}"), ","), labels) {
@@ -38,7 +38,7 @@ func (m Metrics) SumOf(name string, labels ...string) (sum float64) {
 	return sum
 }
 
-// hasAll reports whether all has labels with these values.
+// hasAll reports whether all contains each of the labels with its value.
 func hasAll(all, labels []string) bool {
 	for pair := range slices.Chunk(labels, 2) {
 		if !slices.Contains(all, fmt.Sprintf("%s=%q", pair[0], pair[1])) {

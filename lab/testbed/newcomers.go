@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Newcomers plays many clients behind one port of the network and as many servers behind another.
-// Each connection is between two of them that have not exchanged packets lately, so that its first
-// packet and the answer need the controller.
+// Newcomers simulates many clients behind one port of the network, and as many servers behind
+// another. Each connection is between a client and a server that have not exchanged packets lately,
+// so that its first packet and the answer need the controller.
 type Newcomers struct {
 	clients, servers *frames
 	count            int

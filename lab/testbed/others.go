@@ -39,8 +39,8 @@ func WatchOthers(except ...int) (*Others, error) {
 	return o, err
 }
 
-// Processors returns how many processors they have used on average since the last call or
-// WatchOthers.
+// Processors returns how many processors the other programs have used on average since the last
+// call of Processors or WatchOthers.
 func (o *Others) Processors() (float64, error) {
 	var sum float64
 	err := eachProcess(func(k othersKey, spent float64) {

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// OwnProgram is a program that includes the caller's own services, in a lab: its controller, and
-// the services' agents on hosts. All of its files are in one folder.
+// OwnProgram is a program, in a lab, that includes services of the caller's own: its controller,
+// and the services' agents on hosts. All of its files are in one folder.
 type OwnProgram struct {
 	// Client is a client of the controller's API. It is set while the controller runs.
 	Client *client.Client

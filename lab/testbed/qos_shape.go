@@ -14,10 +14,11 @@ import (
 // packets that it has collected for the port.
 const shapedQueue = 80 * time.Millisecond
 
-// shapedBurst is how much sending time a link may make up for. The processor that carries dozens of
-// links does not always serve each of them in time, and a virtual machine may pause for 30 to 60
-// ms. Time that exceeds the bucket is lost and makes the link slower than its rate. It is shorter
-// than the queue, which holds the packets that are sent in such a burst.
+// shapedBurst is the sending time that a link may make up for after a delay. The processor that
+// carries dozens of links does not always serve each of them in time, and a virtual machine may
+// pause for 30 to 60 ms. A link loses delays beyond shapedBurst, and is then slower than its rate.
+// shapedBurst is shorter than shapedQueue, so that the queue holds the packets that are sent in
+// such a burst.
 const shapedBurst = 60 * time.Millisecond
 
 // ShapeLinks gives every link of a lab a rate by the kernel's token bucket. The lab's delay line

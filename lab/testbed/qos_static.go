@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// Static configures the switches of a lab as one would by hand without a controller: they learn
-// addresses, and their ports have a rate.
+// Static configures the switches of a lab as an operator would by hand without a controller: the
+// switches learn addresses, and their ports have a rate.
 type Static struct {
 	Lab *lab.Lab
 	// Rate is the rate of every port in bit/s, and Packets the length of its queue.
@@ -52,7 +52,7 @@ func (s Static) bucket(ctx context.Context, sw *lab.LiveSwitch, device string, s
 	return err
 }
 
-// TC adds classes and filters to the kernel of every switch, as by hand.
+// TC adds classes and filters to the kernel of every switch, as an operator would by hand.
 func (s Static) TC(ctx context.Context, port int) error {
 	return s.each(ctx, []string{"priority=1,actions=NORMAL"}, func(sw *lab.LiveSwitch, device string) error {
 		if _, err := sw.Vsctl(ctx, "set", "Port", device, "qos=@qos", "--", "--id=@qos", "create", "QoS", "type=linux-noop"); err != nil {

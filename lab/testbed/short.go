@@ -67,9 +67,9 @@ const shortLimit = 20 * time.Second
 // errWrong means that an answer does not belong to the request.
 var errWrong = errors.New("wrong answer")
 
-// Short makes the connections and returns the result of each, in the order in which they began, by
-// worker. A connection that fails is a result; an error means that connections could not be made at
-// all.
+// Short makes the connections and returns the result of each, in the order in which the client's
+// workers took them up. A connection that fails is a result; an error means that connections could
+// not be made at all.
 func Short(ctx context.Context, o ShortOptions) ([]ShortConnection, error) {
 	all := make([]ShortConnection, o.Count)
 	var next atomic.Int64

@@ -16,19 +16,19 @@ type subflow struct {
 	// bottleneck is a link that is full and on which no subflow has a higher level.
 	bottleneck int
 
-	carried float64 // until the time since
+	carried float64 // by the time since
 	since   float64
 
 	changing, settled bool // used while rates are found
 }
 
-// link is a link that subflows share. most is the highest level on it.
+// link is a link that subflows share. most is the highest level of these subflows (see level).
 type link struct {
 	capacity   float64
 	subflows   []onLink
 	load, most float64
 
-	carried float64 // until the time since
+	carried float64 // by the time since
 	since   float64
 
 	touched bool // used while rates are found
@@ -90,10 +90,10 @@ func (r *rates) leave(s *subflow) {
 	s.rate = 0
 }
 
-// settle finds the rates after subflows have been added or removed. It begins with the new ones. It
-// adds each subflow that has lost its bottleneck by the rates of others, or that has more than
-// others have on their bottleneck, until no other is affected. Most rates far from a change stay as
-// they are.
+// settle finds the rates after subflows have been added or removed. It first finds those of the
+// changed subflows. Then it also finds anew the rates of subflows that have lost their bottleneck
+// because other rates have changed, and of subflows that have more than another one on that one's
+// bottleneck, until no further subflow is affected. Most rates far from a change stay as they are.
 func (r *rates) settle() {
 	for {
 		r.fill()
@@ -178,7 +178,7 @@ func (r *rates) fill() {
 		switch now := at.share(least.link); {
 		case at.waiting == 0:
 			heap.Pop(&r.shares)
-		case now.level > least.level: // other subflows have settled for less meanwhile
+		case now.level > least.level: // settled subflows took less than their share, so more is left
 			r.shares[0] = now
 			heap.Fix(&r.shares, 0)
 		default:
@@ -214,8 +214,9 @@ func (r *rates) measure() {
 	}
 }
 
-// checkBottleneck checks whether a subflow still has a bottleneck. If it has none, its own rate changes; or,
-// if its rate has just been found, the rates of those that have more there.
+// checkBottleneck checks whether a subflow still has a bottleneck. If it has none, its own rate
+// must be found again. If its rate has just been found, the rates of the subflows with a higher
+// level on its presumed bottleneck must be found again instead.
 func (r *rates) checkBottleneck(s *subflow) {
 	if r.holds(s, s.bottleneck) {
 		return

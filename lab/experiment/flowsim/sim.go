@@ -11,9 +11,9 @@ type Flow struct{ Start, Work float64 }
 
 // Router chooses the links of subflows. Links are numbered; times are in seconds.
 type Router interface {
-	// Route returns the path of a flow's subflow. Subflows are numbered from 0. No links mean that
-	// a further subflow does not begin. The simulation does not change the links, and does not keep
-	// two references.
+	// Route returns the path of a flow's subflow. Subflows are numbered from 0. If Route returns no
+	// links for a further subflow, that subflow does not begin. The simulation keeps a single
+	// reference to the returned links, and does not change them.
 	Route(flow, subflow int, now float64) []int
 	// Ended is called when a flow has ended.
 	Ended(flow int, now float64)
@@ -28,8 +28,8 @@ type Options struct {
 	Capacity []float64
 	Flows    []Flow
 	Router   Router
-	// Subflows bounds the subflows of a flow. A flow gets one for each time that it has carried the
-	// threshold, which has the unit of Work.
+	// Subflows bounds the subflows of a flow. A flow gets a further one each time that it has
+	// carried another threshold of work, in the unit of Flow.Work.
 	Subflows  int
 	Threshold float64
 	// Coupled makes the subflows of a flow share the weight of one.
@@ -44,7 +44,7 @@ type transfer struct {
 	asked    int // subflows that were requested
 	subflows []*subflow
 	rate     float64
-	carried  float64 // until the time since
+	carried  float64 // by the time since
 	since    float64
 	stale    bool    // rate and when are out of date
 	target   float64 // what it carries until it ends or gets a further subflow
@@ -106,7 +106,7 @@ func (s *Sim) begin(flow int) {
 	s.addSubflow(t)
 }
 
-// addSubflow adds a subflow to a transfer, and computes until when it has this number.
+// addSubflow adds a subflow to a transfer, and computes the transfer's next target.
 func (s *Sim) addSubflow(t *transfer) {
 	number, work := t.asked, s.Flows[t.flow].Work
 	t.asked++

@@ -23,7 +23,7 @@ const (
 	maxAtOnce = 64
 )
 
-// flow is a connection that has entered.
+// flow is a connection whose first packet has reached the controller.
 type flow struct {
 	key      string // its key in the ledger
 	header   match.Header
@@ -52,7 +52,8 @@ func (c *Controller) enter(ctx context.Context, f *flow, held *network.Held) {
 	}
 }
 
-// hash returns the width of a link for a connection that may take any of the shortest paths.
+// hash returns a width for a link that depends on a hash of the connection and the link. If the
+// widest of the shortest paths is chosen by it, connections spread over these paths.
 func (f *flow) hash(l network.Link) uint64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(f.key + l.From.String())) // never fails
@@ -113,7 +114,7 @@ func (f *flow) leaves(tell func(network.PortRef)) {
 	}
 }
 
-// entered returns the present connections, in a fixed order.
+// entered returns the present connections in a fixed order.
 func (c *Controller) entered() []*flow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
