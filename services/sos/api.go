@@ -59,7 +59,7 @@ type byID struct {
 // pathsTimeout bounds how long an agent may take to list its paths.
 const pathsTimeout = 5 * time.Second
 
-// PathInfo is what an agent knows about one path, as the API shows it.
+// PathInfo is an agent's knowledge about one of its paths, as the API shows it.
 type PathInfo struct {
 	Peer     string           `json:"peer" doc:"Address of the other agent"`
 	Port     uint16           `json:"port" doc:"Data port of the side that accepts connections"`
@@ -146,7 +146,8 @@ func (s *Service) getSessions(_ context.Context, in *sessionsInput) (*kit.Body[[
 	return &kit.Body[[]Record]{Body: list[:min(len(list), in.Limit)]}, nil
 }
 
-// records returns sessions without their samples, the latest first.
+// records returns session records without their samples, the latest first. which is "live", "past"
+// or "all".
 func (s *Service) records(which string) []Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Name is the name of the service: in the paths of the API, in the keys of the store and as
-// the owner of rules.
+// Name is the name of the service. The paths of its API and its keys in the store begin with it,
+// and it is the owner of the service's rules.
 const Name = "sos"
 
 const (
@@ -32,7 +32,7 @@ const (
 	rerouteTimeout = 5 * time.Second
 )
 
-// registry holds the agents of SOS; agent is one of them.
+// registry holds the agents of SOS, and agent is one of these agents.
 type (
 	registry = agents.Registry[*agentapi.Client, agentapi.SessionRecord, agentapi.Live]
 	agent    = agents.Agent[*agentapi.Client]
@@ -49,7 +49,7 @@ type core struct {
 	opts      Options
 	metrics   *metrics
 	agents    *registry
-	// treatments holds what other services promise to connections.
+	// treatments holds the treatments (queue and DSCP) that other services promise to connections.
 	treatments *network.Treatments
 
 	// tasks holds the goroutines that Run waits for. Their context, ctx, ends when Run
@@ -59,15 +59,15 @@ type core struct {
 	// resync runs the reconciliation of punt rules and paths.
 	resync kit.Loop
 
-	// mu guards the fields below, and what changes in the parts and in their sessions.
+	// mu guards the fields below, and the changing fields of the parts and of their sessions.
 	mu      sync.Mutex
 	running bool
-	began   time.Time // when the start was over
+	began   time.Time // when the start was finished
 	config  Config
 }
 
-// start runs f in a goroutine that Run waits for, and reports whether it did. After Run has
-// ended it does nothing.
+// start runs f in a goroutine that Run waits for, and reports whether it does. After Run has ended,
+// start does nothing.
 func (s *core) start(f func(context.Context)) bool { return s.tasks.Start(f) }
 
 // wake requests a reconciliation of punt rules and paths.
@@ -94,7 +94,7 @@ func (s *core) isLive(ss *session) bool {
 	return ss.state == StateLive
 }
 
-// beganWithin reports whether the start was over less than d ago.
+// beganWithin reports whether the start was finished less than d ago.
 func (s *core) beganWithin(d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *core) matchesTCPFlags(d openflow.DatapathID) bool {
 	return can
 }
 
-// puntsSYN reports whether first packets of connections still come to the controller from
-// every switch at which a side's packets enter.
+// puntsSYN reports whether every switch at which a side's packets enter still sends first packets
+// of connections to the controller while the session's rules are installed.
 func (s *core) puntsSYN(sd *Side) bool {
 	return !slices.ContainsFunc(sd.allPaths(), func(path []network.Hop) bool { return !s.matchesTCPFlags(path[0].Switch) })
 }
@@ -131,8 +131,8 @@ func (s *core) rulesOf(l *Layout, r agentapi.Role) ([]network.Rule, error) {
 	return l.withQueues(r, rules, s.treatments.Queue), nil
 }
 
-// writeSide writes the rules between one end host and its agent as given by a layout,
-// together with more, and waits until the switches have them.
+// writeSide writes the rules between one end host and its agent according to a layout, together
+// with the rules more, and waits until the switches have them.
 func (s *core) writeSide(ctx context.Context, ss *session, l *Layout, r agentapi.Role, options rule.ApplyOptions, more ...network.Rule) error {
 	rules, err := s.rulesOf(l, r)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *core) writeSide(ctx context.Context, ss *session, l *Layout, r agentapi
 	return s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: append(rules, more...)}, options)
 }
 
-// abort tells agents to reset and forget a session. It skips nil agents.
+// abort tells the agents of to reset and forget a session. It skips nil agents.
 func (s *core) abort(id agentapi.SessionID, of ...*agent) {
 	of = slices.DeleteFunc(of, func(a *agent) bool { return a == nil })
 	agents.Together(context.WithoutCancel(s.ctx), undoTimeout, of, func(ctx context.Context, _ int, a *agent) error {

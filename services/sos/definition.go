@@ -19,7 +19,8 @@ func Definition() kit.Definition {
 	}
 }
 
-// fromParts makes the service as the controller's configuration has it.
+// fromParts makes the service according to the controller's configuration. It returns nil if the
+// service is disabled.
 func fromParts(p kit.Parts) (kit.Service, error) {
 	section := config.Of[*Section](p.Config)
 	if !section.Enabled {

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Reason is why a whitelisted connection went directly.
+// Reason is the reason why a whitelisted connection went directly, that is, without agents.
 type Reason string
 
-// The reasons. For a connection with one of the first five no set-up is tried.
+// The reasons. For the first five, no set-up is tried.
 const (
 	ReasonSigned        Reason = "signed"
 	ReasonStarting      Reason = "starting"
@@ -32,7 +32,7 @@ const (
 	ReasonMoves         Reason = "moves"
 )
 
-// remedies holds for each reason what helps, or that nothing is needed.
+// remedies holds a remedy for each reason, or the statement that nothing has to be done.
 var remedies = map[Reason]string{
 	ReasonSigned:        "nothing to do: the ends sign their segments (TCP-MD5 or TCP-AO) with a key that only they have",
 	ReasonStarting:      "nothing to do: the controller had just been started",
@@ -50,14 +50,14 @@ var remedies = map[Reason]string{
 	ReasonMoves:         "have an agent at the switch of a border port of the mobile network (handover.roots), and switches with several tables there",
 }
 
-// errQueue, errNoServer and errRules distinguish the reasons of failed set-ups.
+// Set-ups return these errors, so that reasonOf can tell the reasons of failures apart.
 var (
 	errQueue    = errors.New("too many connections at once")
 	errNoServer = errors.New("no place of the server is known")
 	errRules    = errors.New("rules were not written")
 )
 
-// reasonOf returns the reason for which a set-up failed.
+// reasonOf returns the reason for the error of a failed set-up.
 func reasonOf(err error) Reason {
 	kinds := []struct {
 		err    error
@@ -96,7 +96,7 @@ type Direct struct {
 // directs holds the counts by reason.
 type directs map[Reason]*Direct
 
-// add counts one more connection. Only the latest cause is kept.
+// add counts one more connection, and replaces the cause that is kept for its reason.
 func (d directs) add(why Reason, cause string, now time.Time) {
 	x := d[why]
 	if x == nil {

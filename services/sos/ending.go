@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// secondEndTimeout is how long the second agent may take to end a session after the
-	// first. After that it is told to end the session, unless the first agent closed it in
-	// order.
+	// secondEndTimeout is how long the second agent may take to end a session after the first agent
+	// has. After that the second agent is told to end the session, unless the first agent closed it
+	// in order.
 	secondEndTimeout = 3 * time.Second
-	// maxPendingAborts bounds the sessions that an agent is told to abort when it is
+	// maxPendingAborts bounds the number of sessions that an agent is told to abort once it is
 	// reachable again.
 	maxPendingAborts = 4096
 )
 
-// endings takes sessions from the first report of their end to the history.
+// endings handles sessions from the first report of their end until they are in the history.
 type endings struct {
 	*core
 	sessions *sessions
@@ -50,14 +50,14 @@ func (s *endings) agentDone(r agentapi.SessionRecord, before bool) {
 	ss.ended[r.Role] = r
 	s.sessions.leaveHalfOpen(ss)
 	ss.recordCounters(r.Role, r.Counters, time.Now())
-	live, first := ss.state == StateLive, len(ss.ended) == 1 // windUp waits for the second already
+	live, first := ss.state == StateLive, len(ss.ended) == 1 // windUp is waiting for the second report already
 	s.mu.Unlock()
 	if live && first {
 		s.windUp(ss)
 	}
 }
 
-// windUp waits for the second agent to be done, and then ends the session.
+// windUp waits until the second agent is done, too, and then ends the session.
 func (s *endings) windUp(ss *session) {
 	s.start(func(ctx context.Context) {
 		s.awaitSecond(ctx, ss)
@@ -86,10 +86,9 @@ func (s *endings) windUp(ss *session) {
 	})
 }
 
-// awaitSecond waits until the second agent is done as well. After an orderly end at the
-// first agent the second may take as long as its end host does, because data that the host
-// has not read yet is still being carried. Otherwise the second agent is told to end the
-// session.
+// awaitSecond waits until the second agent is done as well. After an orderly end at the first
+// agent, the second agent may take as long as its end host does, because it still carries data that
+// the host has not read yet. Otherwise the second agent is told to end the session.
 func (s *endings) awaitSecond(ctx context.Context, ss *session) {
 	for !await(ctx, ss.bothEnded, secondEndTimeout) && ctx.Err() == nil {
 		s.mu.Lock()
@@ -122,8 +121,8 @@ func await(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// endTick is the interval at which rules of ended sessions are removed, those of many
-// sessions together: Open vSwitch revalidates its whole cache after each change of its
+// endTick is the interval at which rules of ended sessions are removed. The rules of many sessions
+// are removed together, because Open vSwitch revalidates its whole cache after each change of its
 // tables.
 const endTick = 50 * time.Millisecond
 
@@ -169,8 +168,8 @@ func (s *endings) removeSide(ctx context.Context, ss *session, r agentapi.Role) 
 // forBothRoles calls f for both roles concurrently.
 func forBothRoles(f func(agentapi.Role)) { tasks.Each(roles[:], len(roles), f) }
 
-// endSessionsOf ends the sessions that a lost agent carried together with another; if with
-// is nil, all of its sessions.
+// endSessionsOf ends the sessions that the lost agent a carried together with the agent with, or
+// all sessions of a if with is nil.
 func (s *endings) endSessionsOf(a, with *agent, cause error) {
 	lost := s.sessions.of(a, with)
 	if len(lost) > 0 {
@@ -181,8 +180,8 @@ func (s *endings) endSessionsOf(a, with *agent, cause error) {
 	}
 }
 
-// terminate ends a session: both agents reset their own ends, and the controller notifies
-// both end hosts. It does not wait for the lost agent, if there is one.
+// terminate ends a session: both agents reset their own connections, and the controller notifies
+// both end hosts. It does not wait for the agent lost, which is nil if no agent was lost.
 func (s *endings) terminate(ss *session, how string, lost *agent) {
 	s.mu.Lock()
 	mine := ss.state == StateLive
@@ -201,18 +200,18 @@ func (s *endings) terminate(ss *session, how string, lost *agent) {
 			} else {
 				s.abortAgent(ctx, a, ss.id)
 			}
-			// An agent resets its end once, as soon as it loses its peer. If that reset is
-			// lost, for example because its switch is just being written, the end host
-			// would wait forever.
+			// An agent resets its connection only once, as soon as it loses its peer. If that reset
+			// is lost, for example because its switch is just being written, the end host would
+			// wait forever.
 			s.resets.notify(ctx, ss, r)
 		})
 		s.end(ctx, ss)
 	})
 }
 
-// abortAgent tells an agent to reset its end of a session, and reports whether it did. An
-// agent that could not be told is told once it is reachable again, so that it does not wait
-// for its peer.
+// abortAgent tells an agent to reset its connection of a session, and reports whether it could. If
+// it could not, the agent is told once it is reachable again, so that it does not wait for its
+// peer.
 func (s *endings) abortAgent(ctx context.Context, a *agent, id agentapi.SessionID) bool {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
@@ -239,10 +238,10 @@ func (s *endings) sendPendingAborts(ctx context.Context, a *agent) {
 	}
 }
 
-// endIfHostLeft ends a session whose mobile end host has left: no service places the host
-// any more, or its borders no longer include the switch of its agent. Segments from either
-// end would then be meaningless to the other. A host that has not been seen since the start
-// may still appear, and its session stays.
+// endIfHostLeft ends a session whose mobile end host has left: no service places the host any more,
+// or its borders no longer include the switch of its agent. Segments from either end would then be
+// meaningless to the other end. If the host has not been seen since the start, it may still appear,
+// and its session stays.
 func (s *endings) endIfHostLeft(ss *session) {
 	for _, r := range roles {
 		if s.hasLeft(ss, r) {
@@ -272,7 +271,8 @@ func (s *endings) hasLeft(ss *session, r agentapi.Role) bool {
 // listTimeout bounds how long an agent may take to list its sessions.
 const listTimeout = 5 * time.Second
 
-// agentEvent handles an event of an agent: counters, and sessions that have ended.
+// agentEvent handles an event of an agent, which contains counters and ended sessions. before is
+// passed to agentDone.
 func (s *endings) agentEvent(a *agent, e agentapi.Event, before bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -290,8 +290,9 @@ func (s *endings) agentEvent(a *agent, e agentapi.Event, before bool) {
 	}
 }
 
-// findMissed ends the sessions whose end an agent no longer remembers. An agent remembers a
-// limited number of ends, and its events may have been out of reach for a while.
+// findMissed ends the sessions that an agent no longer has, although it has not reported their end.
+// An agent remembers a limited number of ends, and the controller may have been unable to receive
+// its events for a while.
 func (s *endings) findMissed(ctx context.Context, a *agent) {
 	type half struct {
 		id   agentapi.SessionID

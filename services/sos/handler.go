@@ -53,8 +53,8 @@ func (s *Service) fromAgent(f flow, resubmit func() error) network.Verdict {
 	return network.Stop
 }
 
-// signed leaves a connection to its ends whose segments are signed with a key of theirs (TCP-MD5,
-// TCP-AO): an agent could not answer for either of them.
+// signed leaves a connection whose segments are signed with a key of its ends (TCP-MD5, TCP-AO) to
+// default forwarding. An agent does not have the key, and could not answer for either end.
 func (s *Service) signed(f flow) network.Verdict {
 	if s.selection.snapshot.Load().find(f) != nil {
 		s.mu.Lock()
@@ -75,7 +75,7 @@ func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) netwo
 		return network.Continue
 	}
 	if _, virtual := s.net.Virtual(f.server.Addr()); virtual {
-		return network.Continue // another service has the address, and is asked later
+		return network.Continue // another service owns the address, and its handler is called later
 	}
 	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq, dscp: h.DSCP, anchor: s.anchorOf(f.client.Addr())}
 	top := s.net.Topology()

@@ -20,12 +20,13 @@ type header struct {
 	src, dst       netip.AddrPort
 }
 
-// fields holds a header as rules match and set it, in the order in which they set it.
+// fields holds the fields of a header in the form in which rules match and set them, in the order
+// in which rules set them.
 type fields [9]openflow.OXM
 
-// These are the first fields. The rules of a connection do not match them, except for the
-// VLAN of tagged packets: untagged packets are matched without it, as in the published
-// table.
+// These are the indices of the first fields. The rules of a connection do not match these fields,
+// except for the VLAN of tagged packets. Untagged packets are matched without the VLAN, as in the
+// published table.
 const (
 	fieldVLAN = iota
 	fieldEthSrc
@@ -43,8 +44,8 @@ func (h header) fields() fields {
 	}
 }
 
-// changes returns the indices of the fields in which another header differs. A zero MAC in
-// the other header leaves the address as it is.
+// changes returns the indices of the fields in which to differs from f. A zero MAC address in to
+// means that the address stays as it is.
 func (f fields) changes(to fields) (out []int) {
 	for i := range f {
 		kept := (i == fieldEthSrc || i == fieldEthDst) && to[i].MAC().IsZero()
@@ -55,7 +56,7 @@ func (f fields) changes(to fields) (out []int) {
 	return out
 }
 
-// match returns a match of exactly the packets of one TCP connection, narrowed by more.
+// match returns a match of exactly the packets of one TCP connection, narrowed by the fields more.
 func (f fields) match(more ...openflow.OXM) (openflow.Match, error) {
 	if f[fieldVLAN] != openflow.VLANVID(0) {
 		more = append(more, f[fieldVLAN])
@@ -65,8 +66,7 @@ func (f fields) match(more ...openflow.OXM) (openflow.Match, error) {
 
 func (h header) match(more ...openflow.OXM) (openflow.Match, error) { return h.fields().match(more...) }
 
-// retag returns the actions that move a packet from one VLAN to another; zero means
-// untagged.
+// retag returns the actions that move a packet from one VLAN to another. Zero means untagged.
 func retag(from, to uint16) []openflow.Action {
 	switch {
 	case from == to:

@@ -24,7 +24,7 @@ import (
 const (
 	keyHistory = Name + "/history/"
 	keyTotals  = Name + "/totals"
-	// saveEvery is how often a page is written.
+	// saveEvery is the interval at which pages are written.
 	saveEvery = time.Second
 	// maxPage bounds the number of records in a page, and so the size of a value in the
 	// store.
@@ -42,7 +42,7 @@ type Totals struct {
 	BytesDown uint64 `json:"bytes_down" doc:"The same to clients"`
 }
 
-// notEstablished begins the description of a session whose set-up failed.
+// notEstablished is the beginning of the description of a session whose set-up failed.
 const notEstablished = "not established: "
 
 func (t *Totals) count(r *Record) {
@@ -55,17 +55,17 @@ func (t *Totals) count(r *Record) {
 	t.BytesDown += r.BytesDown
 }
 
-// history keeps the records of ended sessions, the oldest first, and stores them. The
-// service's lock guards all of it.
+// history keeps the records of ended sessions, the oldest first, and stores them. The service's
+// lock guards its fields.
 type history struct {
 	*core
 	sessions *sessions
 	records  []Record
 	totals   Totals
 	added    uint64 // records added since the start
-	saved    uint64 // how many of them need not be stored any more
+	saved    uint64 // how many of the added records are stored, or need not be
 	pages    []page
-	// orphans holds the sessions of which agents have reported only the end.
+	// orphans holds the sessions that this controller knows only from agents' reports of their end.
 	orphans map[agentapi.SessionID]*orphan
 	// storedSessions holds the sessions that were live when an earlier controller ended.
 	// endedKeys lists the stored sessions that have ended since.
@@ -79,7 +79,7 @@ type page struct {
 	records int
 }
 
-// finish adds a session that has ended, and returns its record. The lock is held.
+// finish adds an ended session to the history, and returns its record. The lock is held.
 func (s *history) finish(ss *session) Record {
 	if ss.inStore {
 		s.endedKeys = append(s.endedKeys, ss.id)
@@ -96,8 +96,8 @@ func (s *history) add(r Record) {
 	s.trim()
 }
 
-// carried adds a session that agents have carried to its end and that has not been counted
-// yet. The lock is held.
+// carried adds the record of a session that agents have carried to its end and that has not been
+// counted yet. The lock is held.
 func (s *history) carried(r Record) {
 	s.add(r)
 	s.metrics.up.Inc()
@@ -126,7 +126,7 @@ func (s *history) trim() {
 	}
 }
 
-// run stores ended sessions until ctx ends, and then the remaining ones.
+// run stores ended and lasting sessions until ctx ends, and then the remaining ones.
 func (s *history) run(ctx context.Context) {
 	for tasks.Sleep(ctx, saveEvery) == nil {
 		s.archiveOrphans()
@@ -137,9 +137,9 @@ func (s *history) run(ctx context.Context) {
 	s.saveLive(context.WithoutCancel(ctx))
 }
 
-// save stores the records that are not in the store yet, and deletes the pages that the
-// configured length of the history no longer needs. What cannot be written now is written
-// with the next page.
+// save stores the records that are not in the store yet, and deletes the pages that the configured
+// length of the history no longer needs. Records that cannot be written now are written with the
+// next page.
 func (s *history) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -174,8 +174,7 @@ func (s *history) save(ctx context.Context) {
 	}
 }
 
-// outdated removes the oldest pages that the history does not need from the list, and
-// returns them.
+// outdated removes the oldest pages that the history does not need from pages, and returns them.
 func (s *history) outdated() []page {
 	total := 0
 	for _, p := range s.pages {
@@ -199,13 +198,13 @@ func (s *history) savePage(ctx context.Context, batch []Record, totals Totals) (
 	if err := errors.Join(err, json.NewEncoder(z).Encode(batch), z.Close()); err != nil {
 		return page{}, err
 	}
-	// Pages in the order of their keys are in the order of time.
+	// Keys sort in the order of time.
 	p := page{fmt.Sprintf("%s%016x-%.8s", keyHistory, time.Now().UnixNano(), agentapi.NewSessionID()), len(batch)}
 	return p, s.store.Apply(ctx, store.OpPut(p.key, b.Bytes()), store.OpPut(keyTotals, sum))
 }
 
-// load reads what earlier controllers have stored. A page that cannot be read loses only
-// its own records.
+// load reads the history, the totals and the live sessions that earlier controllers have stored. If
+// a page cannot be read, only its own records are lost.
 func (s *history) load(ctx context.Context) error {
 	var totals Totals
 	if e, err := s.store.Get(ctx, keyTotals); err == nil {
@@ -249,20 +248,20 @@ func readPage(b []byte) ([]Record, error) {
 	return batch, err
 }
 
-// What agents know of a session is lost with their processes. If both processes end while
-// no controller runs, the session would be missing from the history. So the store keeps the
-// sessions that have lasted for a while.
+// Agents lose their knowledge of a session when their processes end. If both processes end while no
+// controller runs, the session would be missing from the history. So the store keeps the sessions
+// that have lasted for rememberAfter.
 
 const (
 	keyLive = Name + "/live/"
-	// rememberAfter is the age at which a session is stored. Most sessions are over before
+	// rememberAfter is the age at which a live session is stored. Most sessions are over before
 	// that, and cost the store nothing.
 	rememberAfter = 10 * time.Second
 	// maxRemembered bounds the sessions that are stored or deleted in one operation.
 	maxRemembered = 64
 )
 
-// storedSession is a session of an earlier controller, from the store.
+// storedSession is a live session that an earlier controller has stored.
 type storedSession struct {
 	id    agentapi.SessionID
 	about sessionContext
@@ -281,7 +280,7 @@ func (s *history) loadLive(ctx context.Context) (all []storedSession, err error)
 	return all, err
 }
 
-// saveLive stores the sessions that have lasted for a while, and deletes those that have
+// saveLive stores the live sessions that have lasted for rememberAfter, and deletes those that have
 // ended since.
 func (s *history) saveLive(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -327,8 +326,9 @@ func (s *history) saveLive(ctx context.Context) {
 	}
 }
 
-// lostSessions compares the sessions that an earlier controller has stored with what agents
-// have reported, and returns records of those that no agent knows. The lock is held.
+// lostSessions compares the sessions that an earlier controller has stored with the agents' reports
+// and the history. It returns records of the sessions that are in neither. known holds the ids in
+// the history. The lock is held.
 func (s *history) lostSessions(known map[string]bool) (gone []Record) {
 	for _, r := range s.storedSessions {
 		if ss := s.sessions.byID[r.id]; ss != nil {
@@ -347,14 +347,14 @@ func (s *history) lostSessions(known map[string]bool) (gone []Record) {
 	return gone
 }
 
-// Sessions continue without a controller, and end without one. Their agents remember the
-// latest that have ended and report them to the next controller in their first event. Those
-// that no controller has archived are added to the history.
+// Sessions continue without a controller, and may end without one. Their agents remember the latest
+// ended sessions and report them to the next controller in their first event. Sessions that no
+// controller has archived are added to the history.
 
 const (
-	// orphanWait is how long the second agent may take to report an end.
+	// orphanWait is how long the second agent may take to report the end of an orphan.
 	orphanWait = 3 * time.Second
-	// maxOrphans bounds the sessions that wait for such a report.
+	// maxOrphans bounds the number of orphans that wait for such a report.
 	maxOrphans = 1 << 14
 )
 
@@ -364,7 +364,7 @@ type orphan struct {
 	ended map[agentapi.Role]agentapi.SessionRecord
 }
 
-// addOrphan records an agent's report of such a session's end. The lock is held.
+// addOrphan records an agent's report of an orphan's end. The lock is held.
 func (s *history) addOrphan(r agentapi.SessionRecord) {
 	o := s.orphans[r.ID]
 	if o == nil {
@@ -377,8 +377,8 @@ func (s *history) addOrphan(r agentapi.SessionRecord) {
 	o.ended[r.Role] = r
 }
 
-// forgetOrphan removes what is known of a session that is added to the history once it has
-// been cleared away. The lock is held.
+// forgetOrphan removes a session from the orphans and from the stored sessions. The caller clears
+// the session away and then adds it to the history itself. The lock is held.
 func (s *history) forgetOrphan(id agentapi.SessionID) {
 	delete(s.orphans, id)
 	s.storedSessions = slices.DeleteFunc(s.storedSessions, func(r storedSession) bool {
@@ -389,7 +389,7 @@ func (s *history) forgetOrphan(id agentapi.SessionID) {
 	})
 }
 
-// archiveOrphans moves sessions that ended without a controller to the history.
+// archiveOrphans moves sessions that ended while no controller ran to the history.
 func (s *history) archiveOrphans() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -419,8 +419,8 @@ func (s *history) archiveOrphans() {
 	}
 }
 
-// predatesHistory reports whether a session that ended at the given time is older than the
-// history reaches back: whether it was ever in the history is then not known.
+// predatesHistory reports whether a session that ended at the given time is older than the oldest
+// record of the history. Whether such a session was in the history before is not known.
 func (s *history) predatesHistory(ended time.Time) bool {
 	if len(s.records) == 0 || len(s.records) < s.config.History {
 		return s.config.History == 0
@@ -429,9 +429,9 @@ func (s *history) predatesHistory(ended time.Time) bool {
 	return oldest != nil && !ended.After(*oldest)
 }
 
-// record returns a record of the session from what its agents kept, and reports whether
-// there is one. There is none if the session was never established: its client was then not
-// released to its agent.
+// record returns a record of the session from the agents' reports, and reports whether there is
+// one. There is none if the session was never established, because its client's packets were then
+// never sent to its agent.
 func (o *orphan) record() (Record, bool) {
 	var about sessionContext
 	var id agentapi.SessionID

@@ -35,14 +35,14 @@ type Options struct {
 	AgentTLS *tls.Config
 	// Dial connects to agents; nil means a TCP connection.
 	Dial control.Dialer
-	// ControlSubnets lists the subnets in which an agent that announces itself may have its
-	// control address, besides the address that it announces itself from.
+	// ControlSubnets lists the subnets in which an agent that announces itself may have its control
+	// address. The address from which it announces itself is always allowed.
 	ControlSubnets []netip.Prefix
 	// Settle is how long the service waits after a start for the switches of sessions that
 	// it takes over.
 	Settle time.Duration
-	// Linger is how long the rules of a session stay after its agents are done. The end
-	// hosts have acknowledged everything by then, but may repeat an acknowledgement.
+	// Linger is how long the rules of a session stay after its agents are done. The end hosts have
+	// acknowledged everything by then, but may repeat an acknowledgement.
 	Linger time.Duration
 
 	// Treatments holds the treatments that other services promise to connections; nil if
@@ -106,7 +106,7 @@ func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
-	defer s.agents.Close() // deferred first, so that it runs after everything that may call an agent
+	defer s.agents.Close() // deferred first, so that it runs after all users of agents have ended
 	defer s.tasks.Stop()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("sos: %w", err)
@@ -126,8 +126,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// load reads the stored state and starts to follow the agents. It locks out changes of the
-// configuration, because a change made meanwhile would reach the store only.
+// load reads the stored state and starts to follow the agents. It blocks changes of the
+// configuration, because a change made meanwhile would reach only the store.
 func (s *Service) load(ctx context.Context) error {
 	s.selection.changes.Lock()
 	defer s.selection.changes.Unlock()
@@ -173,7 +173,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	s.agents.NetworkChanged(e)
 }
 
-// Errors returns what does not work now: sorted lines, each with a cause and a remedy.
+// Errors returns the present problems as sorted lines, each with a cause and a remedy.
 func (s *Service) Errors() []string {
 	lines := append(s.serviceErrors(), s.agents.Problems()...)
 	for dpid, text := range s.selection.punts.failures() {
@@ -183,8 +183,8 @@ func (s *Service) Errors() []string {
 	return lines
 }
 
-// serviceErrors returns why no connection is taken although agents or whitelist entries
-// exist.
+// serviceErrors returns the reasons why the service takes no connection although agents or
+// whitelist entries exist.
 func (s *Service) serviceErrors() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

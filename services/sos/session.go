@@ -19,7 +19,7 @@ type flow struct{ client, server netip.AddrPort }
 
 func (f flow) String() string { return fmt.Sprintf("%v to %v", f.client, f.server) }
 
-// sessionContext is what the agents keep about a session for a controller that has
+// sessionContext is the description of a session that its agents keep for a controller that has
 // restarted.
 type sessionContext struct {
 	Layout Layout `json:"layout"`
@@ -33,10 +33,10 @@ type sessionContext struct {
 	Started     time.Time       `json:"started"`
 }
 
-// maxContext bounds the bytes that an agent keeps for a session.
+// maxContext bounds the size of a sessionContext that an agent keeps, in bytes.
 const maxContext = 16 << 10
 
-// readContext decodes what an agent has kept, and reports whether it is valid.
+// readContext decodes a context that an agent has kept, and reports whether it is valid.
 func readContext(b []byte) (c sessionContext, ok bool) {
 	return c, len(b) <= maxContext && json.Unmarshal(b, &c) == nil
 }
@@ -55,29 +55,28 @@ type session struct {
 	pair       string
 	agentPaths [][]string
 	// treatments lists the treatments of the session's packets between its agents, and
-	// carriedBetween the ports at which they apply. marks holds the DSCPs that its agents
-	// were told, by role. epoch is the version of the promised treatments that all of these
-	// follow.
+	// carriedBetween the ports at which they apply. marks holds the DSCPs that its agents were told
+	// to use, by role. epoch is the version of the promised treatments on which these three are
+	// based.
 	treatments     []pairTreatment
 	carriedBetween []network.Carried
 	marks          [2]agentapi.Marks
 	epoch          uint64
 	steps          Steps
-	// halfOpen reports that the client has not reached its agent yet.
+	// halfOpen reports whether the client has not reached its agent yet.
 	halfOpen bool
 	samples  sampler
-	// last holds the agents' latest counters, ended their final records.
+	// last holds the agents' latest counters, and ended their final records.
 	last  map[agentapi.Role]agentapi.Counters
 	ended map[agentapi.Role]agentapi.SessionRecord
 	// bothEnded is closed when both agents have reported the end.
 	bothEnded chan struct{}
-	// over is closed when nothing of the session is left in the network. nextWaiting
-	// reports that the first packet of the next connection with the same ports waits for
-	// that.
+	// over is closed when the session's rules are gone from the network. nextWaiting reports
+	// whether the first packet of the next connection with the same ports is held until then.
 	over        chan struct{}
 	nextWaiting bool
-	// anchored holds the sides whose end host is mobile and has been seen at a border since
-	// the start.
+	// anchored holds the sides whose end host is mobile and has been seen at its agent's border
+	// since the start.
 	anchored map[agentapi.Role]bool
 	how      string
 	inStore  bool // whether the store holds it as a live session
@@ -99,8 +98,8 @@ func (s *session) agent(r agentapi.Role) *agent { return ofRole(r, s.client, s.s
 // at returns the port at which the interception switch of a side sees its end host.
 func (s *session) at(r agentapi.Role) *network.PortRef { return ofRole(r, &s.ClientAt, &s.ServerAt) }
 
-// carriedBy reports whether a is one of the session's agents and with is the other. If with
-// is nil, any other agent will do.
+// carriedBy reports whether a is one of the session's agents and with is the other. A nil with
+// stands for any agent.
 func (s *session) carriedBy(a, with *agent) bool {
 	x, y := s.client, s.server
 	return x == a && (with == nil || y == with) || y == a && (with == nil || x == with)
@@ -109,8 +108,8 @@ func (s *session) carriedBy(a, with *agent) bool {
 // agents returns both agents in the order of roles.
 func (s *session) agents() []*agent { return []*agent{s.client, s.server} }
 
-// clientClosed reports whether the client was connected and its connection was closed in
-// order, so that it will not repeat its first packet. The service's lock is held.
+// clientClosed reports whether the client was connected and its connection was closed in order.
+// Such a client does not repeat its first packet. The service's lock is held.
 func (s *session) clientClosed() bool {
 	return s.isn != 0 && s.ended[agentapi.RoleClient].Reason == agentapi.ReasonClosed
 }
@@ -163,9 +162,9 @@ func (o *offer) client() endpoint {
 // endpoint is an end host, or the router that leads to it.
 type endpoint struct {
 	agents.Place
-	// routed reports that a router stands between the two ends.
+	// routed reports whether a router stands between the two ends.
 	routed bool
-	// anchor is set if the end host is mobile: its place is then a border.
+	// anchor is set if the end host is mobile. Its Place is then a border.
 	anchor *network.Anchor
 }
 

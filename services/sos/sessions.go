@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// maxHalfOpen bounds the sessions whose clients have not reached their agents yet.
+// maxHalfOpen bounds the number of sessions whose clients have not reached their agents yet.
 const maxHalfOpen = 384
 
 // sessions holds all current sessions, enforces the limits on set-ups, and remembers recent
@@ -22,7 +22,7 @@ type sessions struct {
 	// agentFlows maps the flows that agents send to end hosts, from their session ports, to
 	// sessions.
 	agentFlows map[flow]*session
-	// setups counts the sessions being set up; perClient counts them by client.
+	// setups is the number of sessions being set up, and perClient the same number by client.
 	setups    int
 	perClient map[netip.Addr]int
 	// halfOpen holds a token for each session whose client has not reached its agent yet.
@@ -40,14 +40,14 @@ func newSessions(c *core) *sessions {
 	}
 }
 
-// admit creates a session for an offer. It returns nil and a verdict if the connection has
-// a session already, went directly or ended a short time ago, or exceeds a limit. The lock
-// is held.
+// admit creates a session for an offer. It returns nil and a verdict if the connection has a
+// session already, if it went directly or ended a short time ago, or if it exceeds a limit. The
+// lock is held.
 func (s *sessions) admit(o offer, entry *Entry) (*session, network.Verdict) {
 	now := time.Now()
 	switch old := s.byFlow[o.flow]; {
 	case old != nil:
-		// The packet that is held already stands for this one too.
+		// The first packet is held already, and this one only repeats it.
 		return nil, network.Stop
 	case s.completed.has(synID{o.flow, o.isn}, now):
 		return nil, network.Stop // a late copy of an ended connection's SYN
@@ -81,7 +81,7 @@ func (s *sessions) admit(o offer, entry *Entry) (*session, network.Verdict) {
 	return ss, network.Stop
 }
 
-// refuse counts a connection for which no session is tried. The lock is held.
+// refuse counts a connection for which no set-up is tried. The lock is held.
 func (s *sessions) refuse(reason Reason, cause string, now time.Time) {
 	s.metrics.refused.WithLabelValues(string(reason)).Inc()
 	s.directs.add(reason, cause, now)
@@ -96,7 +96,8 @@ func (s *sessions) endSetup(ss *session) {
 	}
 }
 
-// leaveHalfOpen returns a session's token of halfOpen, if it holds one. The lock is held.
+// leaveHalfOpen releases the token of halfOpen that a session holds, if it holds one. The lock is
+// held.
 func (s *sessions) leaveHalfOpen(ss *session) {
 	if ss.halfOpen {
 		ss.halfOpen = false
@@ -146,8 +147,8 @@ func (s *sessions) live() (out []*session) {
 	return out
 }
 
-// of returns the live sessions that a carries together with another agent; if with is nil,
-// with any.
+// of returns the live sessions that the agent a carries together with the agent with, or with any
+// agent if with is nil.
 func (s *sessions) of(a, with *agent) []*session {
 	return slices.DeleteFunc(s.live(), func(ss *session) bool { return !ss.carriedBy(a, with) })
 }
@@ -166,7 +167,7 @@ func (s *sessions) peers(a *agent) (out []*agent) {
 	return out
 }
 
-// count reports the number of sessions in each state.
+// count passes the number of sessions in each state to is.
 func (s *sessions) count(is func(float64, ...string)) {
 	states := map[State]int{StateSetup: 0, StateLive: 0, StateResetting: 0, StateEnding: 0}
 	s.mu.Lock()
@@ -180,10 +181,10 @@ func (s *sessions) count(is func(float64, ...string)) {
 }
 
 const (
-	// recentFor is how long a connection that went directly, or that has ended, is
-	// remembered: as long as its first packet may be repeated or arrive late.
+	// recentFor is how long a connection that went directly, or that has ended, is remembered.
+	// Within that time, its first packet may be repeated or arrive late.
 	recentFor = 30 * time.Second
-	// maxRecent bounds how many such connections are remembered.
+	// maxRecent bounds the number of connections that are remembered.
 	maxRecent = 65536
 )
 

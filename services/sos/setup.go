@@ -21,7 +21,7 @@ import (
 
 const (
 
-	// maxAttempts is how many pairs of agents are asked if agents refuse.
+	// maxAttempts bounds the number of pairs of agents that are tried.
 	maxAttempts = 3
 )
 
@@ -36,7 +36,7 @@ type setup struct {
 	done   progress
 }
 
-// progress records how far a set-up has come, and so what has to be undone.
+// progress records how far a set-up has come. It determines what has to be undone.
 type progress uint8
 
 const (
@@ -45,17 +45,17 @@ const (
 	rulesWritten
 )
 
-// recordStep adds the time since the last step to the given step.
+// recordStep adds the time since the previous step ended to the given step's duration.
 func (x *setup) recordStep(step *agentapi.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	*step += x.watch.lap()
 }
 
-// runLimited runs f once both limits admit it: the one on half-open sessions and the one on
-// active set-ups. Few set-ups at a time finish fastest, and sessions whose clients never
-// arrive, as in a SYN flood, must not fill the agents. It waits for at most half of limit:
-// a client that would wait longer is better served without SOS.
+// runLimited runs f once two limits admit it: one on half-open sessions and one on active set-ups.
+// A few set-ups at a time finish fastest. Sessions whose clients never arrive, as in a SYN flood,
+// must not fill the agents. runLimited waits for at most half of limit: a client that would wait
+// longer is better served without SOS.
 func (x *setup) runLimited(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -98,8 +98,8 @@ func (x *setup) establish(ctx context.Context) (err error) {
 		if !errors.Is(err, network.ErrConflict) || attempt == maxAttempts {
 			return err
 		}
-		// The agent has reused a port for which a session that has just ended still has
-		// rules. It will choose another.
+		// The agent has reused a port for which a session that has just ended still has rules. On
+		// the next attempt it chooses another port.
 		x.endings.removeRules(ctx, x.ss)
 		x.resetAgents()
 	}
@@ -116,8 +116,8 @@ func (x *setup) establish(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepareAgents chooses agents and prepares them. If an agent refuses for a reason of its
-// own, it tries others.
+// prepareAgents chooses agents and prepares them. If an agent refuses for a reason of its own,
+// prepareAgents tries other agents.
 func (x *setup) prepareAgents(ctx context.Context) error {
 	refused := map[*agent]bool{}
 	for attempt := 1; ; attempt++ {
@@ -155,8 +155,8 @@ func (x *setup) resetAgents() {
 	t.byID[ss.id] = ss
 }
 
-// prepare asks both agents at once. If it fails, pass holds the indices of the agents that
-// may be replaced by others.
+// prepare asks both agents at once to prepare the session. If it fails, pass holds the indices of
+// the agents that may be replaced by others.
 func (x *setup) prepare(ctx context.Context) (pass []int, err error) {
 	ss, l := x.ss, &x.ss.Layout
 	about, err := json.Marshal(ss.sessionContext)
@@ -190,7 +190,7 @@ func (x *setup) prepare(ctx context.Context) (pass []int, err error) {
 	return nil, nil
 }
 
-// writeServerSide writes the rules of the server's side and those between the agents.
+// writeServerSide writes the rules of the server's side and the rules between the agents.
 func (x *setup) writeServerSide(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(x.cfg.RulesTimeout))
 	defer cancel()
@@ -210,16 +210,16 @@ func (x *setup) write(ctx context.Context, r agentapi.Role) error {
 	return nil
 }
 
-// commit makes the server's agent dial the server, whose answer decides. The client's agent
-// opens the connections between the agents at the same time.
+// commit makes the server's agent connect to the server, and fails if the server does not accept.
+// The client's agent opens the connections between the agents at the same time.
 func (x *setup) commit(ctx context.Context) error {
 	return commitError(agents.Together(ctx, time.Duration(x.cfg.CommitTimeout), x.ss.agents(), func(ctx context.Context, _ int, a *agent) error {
 		return a.Client.Commit(ctx, x.ss.id)
 	}))
 }
 
-// commitError returns why a commit failed. If the server did not accept the connection, it
-// returns only that error: the client's agent then reports its peer as gone, which is a
+// commitError returns the error of a commit. If the server did not accept the connection, it
+// returns only that error. The client's agent then reports its peer as gone, but that is a
 // consequence.
 func commitError(errs agents.Errors) error {
 	var p *control.Problem
@@ -229,8 +229,8 @@ func commitError(errs agents.Errors) error {
 	return errs.Err()
 }
 
-// undo reverts what a failed set-up has done. The server's agent resets its connection
-// while the rules still make the reset look like the client's.
+// undo reverts the steps of a failed set-up. The server's agent resets its connection while the
+// rules still make the reset look like the client's.
 func (x *setup) undo() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), 2*undoTimeout)
 	defer cancel()
@@ -239,7 +239,7 @@ func (x *setup) undo() {
 		x.abort(x.ss.id, x.ss.agents()...)
 		x.endings.removeRules(ctx, x.ss)
 	case agentsAsked:
-		// Without rules, no agent is in the packet's path, so nobody has to wait.
+		// Without rules, no packet passes the agents, so undo need not wait for them.
 		x.abortLater()
 	}
 }
@@ -250,9 +250,9 @@ func (x *setup) abortLater() {
 	x.start(func(context.Context) { x.abort(id, both...) })
 }
 
-// costTo returns the cost function of paths between an end and an agent. An agent that is
-// not at a border of a mobile end cannot serve it: packets would have to turn round at the
-// border, on paths that change.
+// costTo returns the cost function of paths between an end and an agent. For a mobile end, the cost
+// is infinite unless the agent is at one of the end's borders: packets would have to turn round at
+// the border, on paths that change.
 func (s *setups) costTo(e endpoint, top *topology.Topology, m network.Metric) func(agent network.PortRef) float64 {
 	if e.anchor == nil {
 		return s.costs.From(top, e.At, m)
@@ -265,8 +265,8 @@ func (s *setups) costTo(e endpoint, top *topology.Topology, m network.Metric) fu
 	}
 }
 
-// checkCarriable returns an error that says why connections of a mobile host cannot be
-// carried, or nil.
+// checkCarriable returns an error that says why connections of a mobile host cannot be carried by
+// agents, or nil.
 func (s *setups) checkCarriable(a *network.Anchor) error {
 	if a == nil {
 		return nil
@@ -280,17 +280,17 @@ func (s *setups) checkCarriable(a *network.Anchor) error {
 }
 
 const (
-	// resolveTimeout bounds the search for a server that is not known yet. startTimeout
-	// bounds it shortly after a start, when no host is known.
+	// resolveTimeout bounds the search for a server whose place is not known. startTimeout bounds
+	// this search shortly after a start, when no host is known.
 	resolveTimeout = 500 * time.Millisecond
 	startTimeout   = 2 * time.Second
-	// announceTimeout is how long after a start it may take until agents have reported
-	// their ports and have been found in the network.
+	// announceTimeout is how long after a start agents may take to report their ports and to be
+	// found in the network.
 	announceTimeout = 2 * time.Second
 )
 
-// findServer finds the place at which the server is intercepted: its own, or that of the
-// router by which the client reaches it.
+// findServer finds the place at which the server's packets are intercepted: the server's own place,
+// or that of the router by which the client reaches it.
 func (x *setup) findServer(ctx context.Context) (endpoint, error) {
 	addr := x.o.flow.server.Addr()
 	a := x.anchorOf(addr)
@@ -323,8 +323,8 @@ func (x *setup) findServer(ctx context.Context) (endpoint, error) {
 	return endpoint{Place: agents.PlaceOf(h), routed: h.MAC != x.o.ethDst}, nil
 }
 
-// assignOrWait assigns agents. If no agent will do, it waits for agents that are expected
-// to announce themselves.
+// assignOrWait assigns agents to the session. If no pair of agents is suitable, it waits for agents
+// that are expected to announce themselves.
 func (x *setup) assignOrWait(ctx context.Context, refused map[*agent]bool) error {
 	for {
 		err := x.assign(refused)
@@ -334,8 +334,8 @@ func (x *setup) assignOrWait(ctx context.Context, refused map[*agent]bool) error
 	}
 }
 
-// assign chooses the session's agents and counts the session as theirs at once, so that
-// sessions set up at the same time are spread over the agents.
+// assign chooses the session's agents and counts the session as theirs at once. Sessions that are
+// set up at the same time are therefore spread over the agents.
 func (x *setup) assign(refused map[*agent]bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -353,7 +353,7 @@ func (x *setup) assign(refused map[*agent]bool) error {
 	return nil
 }
 
-// plan computes the session's layout, except for what only the agents know.
+// plan computes the session's layout, except for the parts that only the agents know.
 func (x *setup) plan() error {
 	top := x.net.Topology()
 	x.mu.Lock()
@@ -383,7 +383,7 @@ func (x *setup) plan() error {
 	return nil
 }
 
-// attach sets the agent of a side and the path to it.
+// attach sets the agent of a side and the path between the end host and that agent.
 func (sd *Side) attach(a *agent, family netip.Addr, end endpoint, top *topology.Topology, metric network.Metric) error {
 	st := a.State()
 	addr, _ := st.Addr(family)
@@ -410,10 +410,10 @@ func (sd *Side) attach(a *agent, family netip.Addr, end endpoint, top *topology.
 // the connection would improve it.
 var ErrNoGain = errors.New("no pair of agents would help the connection")
 
-// Choose returns the indices of the client's and the server's agent among the candidates,
-// whose costs are those to the client and to the server. It takes the agent nearest to each
-// end, and of equally near ones the least loaded. Agents count as equally near if their
-// costs differ by at most tolerance.
+// Choose returns the indices of the client's and the server's agent among the candidates, whose
+// costs are those to the client and to the server. For each end it takes the nearest agent, and
+// among equally near ones the least loaded. Agents count as equally near if their costs differ by
+// at most tolerance.
 func Choose(list []agents.Candidate, tolerance float64, by agents.Balance) (client, server int, err error) {
 	if client, err = agents.Nearest(list, 0, tolerance, by); err != nil {
 		return 0, 0, fmt.Errorf("%w: for the client: %w", ErrNoGain, err)
@@ -421,9 +421,9 @@ func Choose(list []agents.Candidate, tolerance float64, by agents.Balance) (clie
 	if server, err = agents.Nearest(list, 1, tolerance, by, client); err != nil {
 		return 0, 0, fmt.Errorf("%w: for the server: %w", ErrNoGain, err)
 	}
-	// An agent that is as near to the far end as the other agent shortens nothing. If both
-	// ends are at one site, or if only one site has agents left, the connection performs
-	// better without them.
+	// An agent that is as near to the far end as the other agent does not shorten the connection.
+	// If both ends are at one site, or if only one site has agents left, the connection performs
+	// better without agents.
 	x, y := &list[client], &list[server]
 	if y.Costs[1]+tolerance >= x.Costs[1] || x.Costs[0]+tolerance >= y.Costs[0] {
 		return 0, 0, fmt.Errorf("%w: %s and %s are equally near to an end", ErrNoGain, x.Name, y.Name)

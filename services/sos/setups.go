@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// maxActiveSetups is how many sessions are set up at once.
+	// maxActiveSetups bounds the number of sessions that are set up at once.
 	maxActiveSetups = 32
-	// undoReserve is how much longer a first packet is held than its set-up may take: the
-	// time to undo the set-up.
+	// undoReserve is the time to undo a set-up. A first packet is held for so much longer than its
+	// set-up may take.
 	undoReserve = 3 * time.Second
 )
 
@@ -30,11 +30,11 @@ type setups struct {
 	reconciler *reconciler
 	active     chan struct{} // holds a token for each set-up in progress
 	costs      agents.Costs
-	logLimit   *rate.Limiter // of what is logged and published
+	logLimit   *rate.Limiter // limits what is logged and published
 }
 
-// handleOffer decides whether a connection gets a session. A repeated first packet of a
-// connection that is being set up joins the one that is held.
+// handleOffer decides whether a connection gets a session. If the first packet of a connection that
+// is being set up is repeated, it drops the repetition.
 func (s *setups) handleOffer(o offer, entry *Entry, p punted) network.Verdict {
 	s.mu.Lock()
 	if old := s.sessions.byFlow[o.flow]; old != nil && old.state != StateSetup {
@@ -85,9 +85,9 @@ func (s *setups) run(ctx context.Context, ss *session, o offer, held Held) {
 	s.established(ss, x.watch.total())
 }
 
-// releaseFirstPacket sends the client's first packet to its agent. If that fails, the
-// client repeats the packet: either its switch is gone, or the packet was held too long and
-// has been forwarded directly.
+// releaseFirstPacket sends the client's first packet to its agent. If that fails, either the switch
+// is gone, or the packet was held too long and has been forwarded directly. The client then repeats
+// the packet.
 func (s *setups) releaseFirstPacket(ss *session, l Layout, at network.PortRef, output func([]openflow.Action) error) {
 	actions, err := l.Opening(s.net.CanSet, at)
 	if err == nil {
@@ -137,21 +137,20 @@ func (s *setups) failed(ss *session, err error) {
 	s.log.Info("connection goes directly", "flow", ss.flow, "reason", why, "why", err)
 }
 
-// maxLogged is how many connections that go directly are logged and published per second, and at once.
-// In a flood, only the metrics count all of them.
+// maxLogged bounds the connections that go directly and are logged and published, per second and in
+// a burst. In a flood, only the metrics count all of them.
 const maxLogged = 20
 
-// overTimeout is how long a first packet is held for a client that reuses a port, until
-// nothing is left of the port's previous connection. The longest case is that the end hosts
-// are being reset.
+// overTimeout is how long a first packet is held for a client that reuses a port, until the rules
+// of the port's previous connection are gone. That takes longest if the end hosts are being reset.
 const overTimeout = resetTimeout + 2*undoTimeout
 
 // handleRepeated decides about a first packet of a connection that has a session. While the
-// client's agent still has the session, the packet goes to the agent: either the client
-// repeated it, or the client has forgotten the connection, and then the agent's machine
-// answers as the server's would. If the initial sequence number is a new one, the client
-// has reused its port; then the packet is also held, because the session will soon be over.
-// A late copy of an ended connection's packet is dropped.
+// client's agent still has the session, the packet is sent to the agent. Either the client repeated
+// the packet, or the client has forgotten the connection, and then the agent's machine answers as
+// the server's would. If the initial sequence number is a new one, the client has reused its port.
+// The packet is then also held, because the session will soon be over. A late copy of an ended
+// connection's packet is dropped.
 func (s *setups) handleRepeated(old *session, o offer, entry *Entry, p punted) network.Verdict {
 	s.mu.Lock()
 	_, done := old.ended[agentapi.RoleClient]
@@ -173,7 +172,7 @@ func (s *setups) handleRepeated(old *session, o offer, entry *Entry, p punted) n
 	return network.Stop
 }
 
-// setUpAfter sets a connection up once the previous session with its ports is over.
+// setUpAfter sets up a connection once the rules of the previous session with its ports are gone.
 func (s *setups) setUpAfter(ctx context.Context, old *session, o offer, entry *Entry, held Held) {
 	if !await(ctx, old.over, overTimeout) {
 		held.Drop() // the client will repeat it
