@@ -78,8 +78,9 @@ type FlowOptions[T any] struct {
 	// If Place returns an error, the flow's packets are forwarded as without the service, and the
 	// rules that it has stay until it can be placed.
 	Place func(ctx context.Context, name string, v T) (T, network.Program, error)
-	// MaxFlows bounds the flows; zero means 4096. MaxPerPort bounds the flows whose first packets arrived
-	// at one port; zero means an eighth of MaxFlows. A switch may have twice as many.
+	// MaxFlows bounds the flows; zero means 4096. MaxPerPort bounds the flows whose first packets
+	// arrived at one port; zero means an eighth of MaxFlows. The flows of one switch are bounded by
+	// twice MaxPerPort.
 	MaxFlows, MaxPerPort int
 
 	// Due, if not nil, reports whether Place has to be called for a flow that has been placed. It

@@ -112,7 +112,8 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 	if err == nil {
 		storing.Go(func() { x.save(ctx, f, v) })
 	}
-	// An unchanged program is not written: that would restore a rule that expires just now.
+	// An unchanged program is not written, because writing it would restore a rule that expires
+	// just now.
 	if err == nil && (all || failed || !reflect.DeepEqual(p, f.rules)) {
 		now := p
 		if !all {

@@ -63,7 +63,7 @@ type Reconciler[T any] struct {
 	// until ReadyWhen returns true and the rules of all loaded items are known. It is called often,
 	// and also after Wake.
 	ReadyWhen func() bool
-	// OnChange, if not nil, is called after other rules of an item have been written than before,
+	// OnChange, if not nil, is called after an item's rules have been replaced by different ones,
 	// and with an empty program after they have been removed. Callers that wait for the item wait
 	// for OnChange, too. Its calls for one item do not overlap. It must not call Reconcile for that
 	// item.

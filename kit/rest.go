@@ -91,7 +91,7 @@ func (r REST) Operation(method, path, summary string, more ...int) huma.Operatio
 	}
 }
 
-// inPath is the field of the name in the path of a request.
+// inPath is the location, in problem documents, of the name in a request's path.
 const inPath = "path.name"
 
 // Refuse returns a problem document with the faults of a request's body, or nil without faults.

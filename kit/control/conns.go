@@ -11,7 +11,7 @@ type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // closeWhenEnded returns a dialer whose connections are closed when the context ended ends, and
 // which makes none afterwards. The HTTP transport finishes a dial, and keeps the connection,
 // although the request for it has ended. Closing the transport's idle connections does not close
-// those.
+// such a connection.
 func closeWhenEnded(ended context.Context, dial Dialer) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)

@@ -41,7 +41,7 @@ type Problem struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
 	Code   Code   `json:"code"`
-	// Field names the part of the request that is wrong, where one is.
+	// Field names the part of the request that is wrong. It is empty if no single part is.
 	Field string `json:"field,omitempty"`
 }
 

@@ -13,8 +13,8 @@ const (
 	// fullThreshold is the load from which a node counts as full, and recoveredThreshold the load
 	// below which it no longer does.
 	fullThreshold, recoveredThreshold = 0.9, 0.85
-	// fullReports is how many reports in a row have to agree: one chunk changes a compute node's
-	// load by a fifth.
+	// fullReports is how many reports in a row have to contradict a node's state before it changes.
+	// One report is not enough, because one chunk changes a compute node's load by a fifth.
 	fullReports = 3
 	// unknownLoad is the load of a place that no node reports.
 	unknownLoad = 0.5
@@ -131,9 +131,9 @@ func best(all []candidate) int {
 	return best
 }
 
-// notDraining returns the indices of the places to ask when all are asked. It leaves out draining
-// places, except the one to which the host already has a path (current; -1 for none), if another
-// place can be expected to answer.
+// notDraining returns the indices of the places to ask when a request goes to all places. It leaves
+// out draining places, except the one to which the host already has a path (current; -1 for none),
+// if another place can be expected to answer.
 func notDraining(all []fitness, current int) []int {
 	var rest, every []int
 	others := 0

@@ -97,8 +97,8 @@ func (r *Router) Counters() Counters {
 	return c
 }
 
-// Run serves hosts until ctx ends. It then accepts no further chunks, and passes those that it has
-// to the host, for some seconds at most.
+// Run serves hosts until ctx ends. It then accepts no further chunks, and passes the chunks that it
+// has taken over to the host of Sluice, for some seconds at most.
 func (r *Router) Run(ctx context.Context) {
 	links, guests := tasks.New(), tasks.New()
 	defer links.Stop()

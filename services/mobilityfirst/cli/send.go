@@ -303,8 +303,9 @@ senders.`,
 	return cmd
 }
 
-// receiveAll writes the chunks of one sender, the first one if from is zero and follow is not set,
-// until an empty chunk arrives or ctx ends.
+// receiveAll writes received chunks to out until ctx ends or, unless follow is set, an empty chunk
+// arrives. If from is not zero, it writes only the chunks of this sender. Otherwise, unless follow
+// is set, it writes only those of the first sender.
 func receiveAll(ctx context.Context, c *hostapi.Client, out io.Writer, from frame.GUID, follow bool, app *commands.App) error {
 	in := receiver{host: c}
 	others := 0

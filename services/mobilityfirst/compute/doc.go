@@ -1,4 +1,4 @@
-// Package compute calls functions on chunks on their way.
+// Package compute calls functions on chunks on their way to a destination.
 //
 // A function is a name (GUID), as everything in MobilityFirst: every host with its key may run it,
 // several at one time, and the network leads to one of them. A sender signs an [Order]: this

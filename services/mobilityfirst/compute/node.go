@@ -94,8 +94,8 @@ type sender struct {
 	held     int       // bytes
 	lastEnd  time.Time // when one of its chunks last ended; zero if one was refused since
 	lastUsed time.Time
-	// Until the time until, the chunk refused has to come again before other chunks of the sender
-	// are accepted.
+	// refused identifies the chunk that has to come again, until the time until, before other
+	// chunks of the sender are accepted.
 	refused callID
 	until   time.Time
 }

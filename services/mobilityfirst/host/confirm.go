@@ -17,8 +17,8 @@ import (
 // tokenLifetime is the minimum validity of a token; it is valid for up to twice as long.
 const tokenLifetime = time.Minute
 
-// token returns the token that a requester at a place has to return. The host stores nothing for
-// it.
+// token returns the token that a requester at a place has to return. The host stores no tokens: it
+// computes the token again to check the one that is returned.
 func (h *Host) token(at place, from, to frame.GUID, now time.Time) uint64 {
 	mac := hmac.New(sha256.New, h.secret[:])
 	mac.Write(at.mac[:])

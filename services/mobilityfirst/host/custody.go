@@ -103,8 +103,9 @@ func (b *custodyFlows) init() {
 }
 
 // unseal verifies and unpacks a chunk that a storage node has delivered, and reports whether the
-// application receives r. It does not if the chunk was delivered before or is not valid. A chunk
-// for another name is meant for a storage node, which receives it packed. The host is not locked.
+// application receives r. The application does not receive a chunk that was delivered before or is
+// not valid. A chunk for another name is meant for a storage node, which receives it packed. The
+// host is not locked.
 func (e *Endpoint) unseal(r *Received, now time.Time) (ok bool) {
 	c, err := custody.Parse(r.Payload)
 	if err == nil && c.Destination != e.Name {
@@ -260,8 +261,8 @@ func (l *forgeryLimits) charge(at place, now time.Time) {
 	l.all.AllowN(now, 1)
 }
 
-// allow reports whether chunks from a place may be checked. They may if no false one has come from
-// there lately.
+// allow reports whether chunks from a place may be checked: unless too many chunks with false
+// signatures have come from there lately.
 func (l *forgeryLimits) allow(at place, now time.Time) bool {
 	if r := l.byPlace.Known(at.source()); r != nil {
 		return r.TokensAt(now) >= 1 && l.all.TokensAt(now) >= 1

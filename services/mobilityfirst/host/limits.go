@@ -28,8 +28,9 @@ const (
 // limits limits the work that each place may cause. A place is a link and an Ethernet address, or a
 // far host's IPv4 address.
 type limits struct {
-	// unknown holds the places at which no name is known, and known all others; farUnknown and
-	// farKnown hold those that are on none of the host's links.
+	// unknown holds the places at which no name is known, and known all others. farUnknown and
+	// farKnown hold the places of far hosts, which are on none of the host's links, in the same
+	// way.
 	unknown, known, farUnknown, farKnown places
 	requests, induced                    *rate.Limiter
 }

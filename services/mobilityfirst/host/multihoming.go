@@ -83,7 +83,7 @@ func (o *outgoing) payload() int {
 	return smallest
 }
 
-// activate lets the stream send what it may by all paths.
+// activate queues all paths of the stream, so that the stream sends the frames that it may send.
 func (o *outgoing) activate() {
 	if o.path != nil {
 		o.path.link.activate(o.path)

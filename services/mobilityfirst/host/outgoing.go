@@ -162,7 +162,7 @@ func (o *outgoing) queue(w queuedChunk, header frame.RoutingHeader, payload []by
 	return nil
 }
 
-// proceed sends what may be sent, or requests a path.
+// proceed lets the stream send by its paths, or requests a path if it has none.
 func (o *outgoing) proceed(now time.Time) {
 	o.dropExpired(now)
 	switch {

@@ -166,8 +166,9 @@ func (h *Host) handleRequest(at place, q *frame.PathRequest, now time.Time) {
 	}
 	n, old := h.neighbours.learn(who, &q.Hello, at, label{q.Back, now.Add(min(q.LeaseTime(), maxLease))}, now)
 	if old && !at.link.isFar() && h.limits.induced.AllowN(now, 1) {
-		// A newer hello of the name is known: it may be an old one of another host, or its host's
-		// clock was set back. An answer that the host requests now is new.
+		// A newer hello of the name is known. It may have come from another host with the name, or
+		// the clock of the requesting host was set back. The answer to a request that this host
+		// sends now is certainly new.
 		if o, err := h.outgoingTo(e, who); err == nil && now.Sub(o.askedAt) >= minRequestInterval {
 			o.requestPath(now)
 		}

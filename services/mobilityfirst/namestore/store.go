@@ -52,8 +52,8 @@ type Options struct {
 	fs vfs.FS // nil selects the machine's file system
 }
 
-// Store stores records. Its methods may be called concurrently. When its disk has failed it refuses
-// to write, with the reason, and still reads; it has to be opened again then.
+// Store stores records. Its methods may be called concurrently. After its disk has failed, the
+// store still reads, but refuses writes with the reason until it is opened again.
 type Store struct {
 	Options
 	db     *pebbledb.DB

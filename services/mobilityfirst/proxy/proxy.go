@@ -226,8 +226,8 @@ func (p *Proxy) add(key connKey, tcp net.Conn) (*conn, error) {
 	return c, nil
 }
 
-// find returns another side, and creates it if there is none. removeIfUnused removes it when
-// nothing belongs to it.
+// find returns the peer with a name, and creates it if there is none. removeIfUnused removes a peer
+// that has no connections, chunks in flight or pending resets.
 func (p *Proxy) find(name frame.GUID) *peer {
 	x := p.peers[name]
 	if x == nil {

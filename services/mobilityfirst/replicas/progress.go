@@ -32,7 +32,8 @@ const (
 
 // progress is the content of progressFile.
 type progress struct {
-	// Domains is a hash of the domains and K: with other values, other domains keep the names.
+	// Domains is a hash of the domains and K. If it differs from the present hash, other domains
+	// may keep the names, and the file is ignored.
 	Domains string `json:"domains"`
 	// Until contains for each domain the time, in seconds since 1970, until which all records have
 	// been sent to it.

@@ -44,7 +44,8 @@ type destination struct {
 	name   frame.GUID
 	chunks []Kept // in order; chunks that are not in Node.kept were removed
 	active bool   // it waits for a courier or has one
-	// senders holds the senders in whose queues it waits; nil while it does not.
+	// senders holds the senders in whose queues the destination waits; it is nil while the
+	// destination does not wait.
 	senders map[frame.GUID]struct{}
 
 	// Only its courier uses the following fields.
