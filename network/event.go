@@ -39,7 +39,7 @@ const (
 	SwitchDrifted
 	// EventsLeftOut means that some events were not published because there were too many: events
 	// about the hosts and the state of Port or, if Port has number 0, about refused claims at its
-	// switch.
+	// switch or repairs of it.
 	EventsLeftOut
 	// LoopFound means that Port was blocked because a foreign bridge connects it with the port
 	// From. LoopGone means that the loop is gone and Port is used again.
@@ -80,6 +80,7 @@ type Event struct {
 	Pause time.Duration
 	// Reason is set if something was refused, or a repair has failed.
 	Reason string
-	// LeftOut is the number of events of the same port that were not published before this one.
+	// LeftOut is the number of events of the same port (or switch, for refused claims and repairs)
+	// that were not published before this one.
 	LeftOut int `json:",omitempty"`
 }

@@ -26,7 +26,7 @@ type dispatcher struct {
 	rechecks    *rechecks
 	resolver    *resolver
 	repairs     *repairs
-	adopted     *atomic.Bool // a switch had flows when it connected
+	adopted     *atomic.Bool // a switch had rules of default forwarding when it connected
 	publisher   *publisher
 	unprobedLog lograte.Limit
 }

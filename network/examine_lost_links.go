@@ -31,7 +31,7 @@ type lostLink struct {
 }
 
 // add records that one direction of a link is lost. If there are too many of the sending switch, it
-// drops the oldest of these. If there are too many in all, it does nothing.
+// drops the oldest of these. If there are too many in all, it does not record the link.
 func (x *lostLinks) add(l Link, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

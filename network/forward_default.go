@@ -49,7 +49,7 @@ type forwarding struct {
 	writer    *ledger.FlowWriter
 	hash      uint16 // of the owner of its rules
 	installed installedFlows
-	adopted   atomic.Bool // a switch had flows when it connected
+	adopted   atomic.Bool // a switch had rules of default forwarding when it connected
 }
 
 // Name implements Handler.

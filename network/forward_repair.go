@@ -172,8 +172,8 @@ func (w *forwarding) misdirected(d openflow.DatapathID, f rule.Flow, out uint32)
 }
 
 // adopt takes over the rules of default forwarding among those found on a switch, and returns all
-// others. Rules of default forwarding's owner in any other form are among the latter; they are
-// removed because nobody declares them.
+// other rules. The returned rules include those with default forwarding's cookie that have another
+// form; they are removed later, because nobody declares them.
 func (w *forwarding) adopt(s *Switch, found []ledger.Reported) []ledger.Reported {
 	var others []ledger.Reported
 	for i := range found {

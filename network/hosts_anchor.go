@@ -43,8 +43,8 @@ type Moving struct {
 }
 
 // Anchors is implemented by a service that forwards the packets of mobile hosts and manages their
-// places: claims of others about these hosts are refused, and never pending. Its methods must not
-// wait.
+// places: claims that packets make about these hosts are refused, and never pending. Its methods
+// must not wait.
 type Anchors interface {
 	Anchored(netip.Addr) (Anchor, bool)
 	Moving() Moving

@@ -101,7 +101,7 @@ func (c *comparisonSchedule) finished(began, now time.Time, deviated, failed boo
 	if c.interval > 0 {
 		c.due = now.Add(max(c.interval, least))
 	}
-	const calm = 10 // times the back-off, after which it begins anew
+	const calm = 10 // after calm times the back-off without a deviation, the back-off begins anew
 	recent := !c.deviated.IsZero() && now.Sub(c.deviated) < calm*c.pause
 	switch {
 	case (deviated || failed) && recent:

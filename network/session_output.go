@@ -93,8 +93,8 @@ func (o *output) charge() error {
 // maxEchoBytes is the length of the answers to echo requests that may wait for a switch.
 const maxEchoBytes = 1 << 16
 
-// answerEcho queues the answer to an echo request and reports whether it did. It does not if the
-// switch has first to read earlier answers.
+// answerEcho queues the answer to an echo request, and reports whether it did. It queues nothing if
+// too many earlier answers have not been written yet, because the switch does not read them.
 func (o *output) answerEcho(request []byte) (bool, error) {
 	b := o.lockControl()
 	if waiting := o.echoesQueued + o.echoesInWrite; waiting > 0 && waiting+len(request) > maxEchoBytes && o.err == nil {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// pendingLimiter bounds the connections that have not yet identified their switch, in all and from
-// one source. Anybody can open such connections, so they are counted apart from those of switches.
-// When the limit is reached, the oldest connection is closed, once it has had the time that a
+// pendingLimiter bounds the number of connections that have not yet identified their switch, in all
+// and from one source. Anybody can open such connections, so they do not count as sessions of
+// switches. When the limit is reached, the oldest connection is closed, once it has had the time that a
 // switch needs. A source that has more than an equal share of the connections then displaces only
 // its own.
 type pendingLimiter struct {

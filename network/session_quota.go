@@ -122,8 +122,8 @@ func (a *account) take(bytes int64) error {
 	}
 }
 
-// evictLarger ends the session that takes most, if it takes more than bytes, and reports whether
-// it did.
+// evictLarger ends the session that takes most memory, if that is more than bytes, and reports
+// whether it has ended a session.
 func (a *account) evictLarger(bytes int64) bool {
 	q := a.quota
 	q.mu.Lock()

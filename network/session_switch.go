@@ -27,7 +27,7 @@ type Switch struct {
 	up        atomic.Bool
 	keepalive keepalive
 	since     time.Time
-	upAt      time.Time // set before up
+	upAt      time.Time // when the switch came up; it is set before up
 
 	unregistered chan struct{} // closed when the session has left the registry
 	// countersWanted is set when the port counters are to be read because probes of a link are

@@ -49,8 +49,9 @@ func (t *Traffic) LinkHistory(from PortRef, since time.Time) []stats.Track {
 	return t.history.Since(from, since)
 }
 
-// Talkers returns the conversations that use the network most, according to packet samples, among
-// those that of accepts. There are none unless sFlow is received.
+// Talkers returns at most limit conversations that use the network most, according to packet
+// samples. It returns only conversations for which of returns true, and none unless sFlow is
+// received.
 func (t *Traffic) Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker {
 	return t.sflow.talkers.Top(limit, time.Now(), of)
 }

@@ -18,11 +18,12 @@ var LoopMulticast = openflow.MAC{0x03, 0x51, 0x1c, 0x00, 0x00, 0x02}
 // LoopType is the Ethernet type of loop probes.
 const LoopType = 0x88b5
 
-// loop is what a port knows about loops through foreign bridges.
+// loop holds the state of a port with regard to loops through foreign bridges, which are bridges
+// that the controller does not control.
 type loop struct {
 	since    time.Time          // when the port came up
 	sentAt   time.Time          // when a loop probe was last due
-	inFlight []uint64           // as port.inFlight
+	inFlight []uint64           // sequence numbers of loop probes, as in port.inFlight
 	suspect  suspicion          // the latest loop probe that was not enough to block a port
 	other    topology.PortRef   // the other end, while the port is blocked
 	blocks   map[*port]struct{} // ports that are blocked because of this one

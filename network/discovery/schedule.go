@@ -25,7 +25,8 @@ type switchPorts struct {
 	queueItem
 }
 
-// queueItem is the time at which something is due, and its place in a queue.
+// queueItem is the part of a queue's item that the queue needs: the time at which the item is due,
+// and its index in the queue.
 type queueItem struct {
 	due   time.Time
 	place int

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// traffic is what a port's counters have shown.
+// traffic holds the latest reading of a port's packet counters, and what they have shown.
 type traffic struct {
 	askedAt        time.Time // when the latest reading was requested; zero if there is none
 	received, sent uint64

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Result is what happens to a packet.
+// Result describes what happens to a packet.
 type Result struct {
 	// Outputs are the copies that leave, in order. Reserved ports are kept as they are; copies
 	// for the controller are included.

@@ -69,13 +69,13 @@ var verbNames = [...]string{"drop", "forward", "flood", "answer"}
 // String returns the verb in lower case.
 func (v Verb) String() string { return verbNames[v] }
 
-// Decision is what to do with a packet: first install the rules of Flow, if it is not nil, then
-// send Out, unless it has no actions.
+// Decision describes what to do with a packet. The caller first installs the rules of Flow, if it is
+// not nil, and then sends Out, unless Out has no actions.
 type Decision struct {
 	Verb Verb
 	Why  string
-	// Flow is the packet's flow, if it is to have rules. New reports whether it is not yet in
-	// the table, or has a new path.
+	// Flow is the packet's flow, or nil if the flow gets no rules. New reports whether the flow was
+	// not in the table before, or has a new path.
 	Flow *Flow
 	New  bool
 	Out  PacketOut

@@ -138,7 +138,8 @@ type pendingClaims struct {
 	switches map[openflow.DatapathID]int
 }
 
-// AddressesToAsk returns those of a host's addresses for which it is asked at its old place.
+// AddressesToAsk returns the addresses, of all that a host has, for which the host is asked at its
+// old place: the newest ones.
 func AddressesToAsk(all []netip.Addr) []netip.Addr { return all[max(0, len(all)-maxAsked):] }
 
 // needsConfirmation reports whether a claim about a host has to be confirmed: the host is known

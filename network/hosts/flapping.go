@@ -9,8 +9,8 @@ import (
 // flapPeriod is the period over which the moves of a host are counted.
 const flapPeriod = 10 * time.Minute
 
-// FlappingHost says how often a host has moved, or was claimed to have moved: the last other
-// port, the number of times, and the start of the count.
+// FlappingHost describes how often a host has moved, or was claimed to have moved. Elsewhere is the
+// last other port, Times the number of moves and claims, and Since the start of the count.
 type FlappingHost struct {
 	Host      topology.Host
 	Elsewhere topology.PortRef

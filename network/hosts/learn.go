@@ -47,7 +47,7 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	return t.learn(observation{mac: h.EthSrc, vlan: vlan, at: at, sender: c, now: now, seen: now})
 }
 
-// observation is what a frame shows: which host is where, with what address.
+// observation holds what a frame shows: a host, its port, and the address that it uses.
 type observation struct {
 	mac    openflow.MAC
 	vlan   uint16
@@ -61,7 +61,7 @@ type observation struct {
 	placed    bool
 }
 
-// senderInfo is what a frame shows about its sender besides its port.
+// senderInfo holds what a frame shows about its sender besides the MAC address and the port.
 type senderInfo struct {
 	addr netip.Addr
 	// weak is true for an address that the sender need not own.

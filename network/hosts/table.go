@@ -126,7 +126,7 @@ type entry struct {
 	vlan      uint16
 	seen      atomic.Int64 // Unix nanoseconds
 	added     int64        // Unix nanoseconds; for a restored host the time of Restore
-	seenAgain atomic.Bool  // whether it was seen again some time after it was added
+	seenAgain atomic.Bool  // whether the host was seen seenAgainAfter or longer after it was added
 	state     atomic.Pointer[state]
 
 	// contested lists the addresses to which claims are pending; nil if there never were any.

@@ -11,7 +11,7 @@ import (
 
 // Found holds the rules, groups and meters that a switch has listed.
 type Found struct {
-	// Rules are those with a cookie of Sluice.
+	// Rules are the rules with a cookie of Sluice.
 	Rules  []Reported
 	Groups []rule.Group
 	Meters []rule.Meter
@@ -126,9 +126,9 @@ func (s *switchState) missing(moved bool) []*Entry {
 }
 
 // writeOrder sorts rules into the order in which they are to be written. Rules of the last table
-// come first, because other tables lead to it, and in a table those of the lowest priority. If
-// the switch has changed from several tables to one, the highest priority comes first: packets
-// that match none of the new rules use the old tables until the miss rule is written.
+// come first, because other tables lead to it. In a table, rules of the lowest priority come first.
+// If the switch has changed from several tables to one (moved), the highest priority comes first:
+// packets that match none of the new rules use the old tables until the miss rule is written.
 func (s *switchState) writeOrder(out []*Entry, moved bool) []*Entry {
 	slices.SortFunc(out, func(a, b *Entry) int {
 		by := cmp.Compare(a.Rule.Priority(), b.Rule.Priority())

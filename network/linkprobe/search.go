@@ -32,8 +32,8 @@ func (s *sizeSearch) next(w *Direction) []frameSize {
 	return []frameSize{{s.kind, s.asked}}
 }
 
-// choose chooses the kind of frames for the search: the first of which a small frame has arrived
-// and the largest has not. Without such a kind no search is needed.
+// choose chooses the kind of frames for the search: the first kind of which a small frame has
+// arrived unchanged and the largest has not arrived. Without such a kind no search is needed.
 func (s *sizeSearch) choose(w *Direction) {
 	s.started = true
 	for k := ICMP; k <= TCPDF; k++ {

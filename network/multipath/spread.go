@@ -23,9 +23,9 @@ type NextHop struct {
 // Spread returns the ports of a group's buckets, none if no link is up. Each link has buckets in
 // proportion to its capacity. Neighbouring buckets belong to different links, so that a switch
 // which uses the next bucket when a port is down spreads the packets of that port. The buckets
-// of links that are gone are shared among the others. The buckets that a link which is up has by
-// itself do not depend on which other links are up. If there are more links than buckets, the
-// remaining links have none.
+// of links that are gone are shared among the links that are up. Apart from shared buckets, the
+// buckets of a link do not depend on which other links are up. If there are more links than buckets,
+// the remaining links have none.
 func Spread(hops []NextHop) []uint32 {
 	hops = slices.Clone(hops)
 	slices.SortFunc(hops, func(a, b NextHop) int { return cmp.Compare(a.Port, b.Port) })

@@ -47,7 +47,8 @@ const (
 	// StageSelect is for packets about which a service decides at the controller before they are
 	// forwarded, such as the first ones of whitelisted connections.
 	StageSelect
-	// StageGuard is for packets whose source address belongs to a device at another port.
+	// StageGuard is for packets whose source address belongs to a device at another port, and for
+	// packets from a neighbouring domain that no device's rule matches.
 	StageGuard
 	// StageRewrite is for packets that a service has taken over, such as those of sessions.
 	StageRewrite
@@ -104,7 +105,7 @@ const (
 	WayCriticalAsk  = 0    // first packets of critical flows go to the controller; leased
 	WayCriticalFlow = 300  // placed critical flows
 	WayCriticalCopy = 310  // ends of their connections, copied to the controller
-	WayClass        = 1000 // classes, up to 1999, by their priority
+	WayClass        = 1000 // classes of traffic, up to offset 1999, by the class's priority
 
 	// In StageSelect.
 	SelectOpen         = 0   // first packets of whitelisted connections, while there is no controller
@@ -115,21 +116,21 @@ const (
 	SelectAgent        = 400 // packets that an agent sends outside a session
 
 	// In StageGuard.
-	GuardSource = 0 // packets with a device's address from another port; uses the next higher offset too
+	GuardSource = 0 // all of the stage's rules; some use the next higher offset
 
 	// In StageRewrite.
 	RewriteStray   = 0  // packets of a session's end host from another port than its own
 	RewriteSession = 10 // sessions of agents
 	// No packet matches both rules of channels and rules of sessions, because the address of a
 	// channel is never that of a host.
-	RewriteChannelGuard = 50 // drops packets to channels that nobody watches here; uses the next higher offset too
+	RewriteChannelGuard = 50 // drops packets to channels that nobody watches here; some use the next higher offset
 	RewriteChannel      = 60 // channels, along their trees
 
 	// In StageDevice.
 	DeviceUp       = 0   // from a device
 	DeviceDown     = 100 // to a device
-	DeviceDownPort = 110 // to a device, by the port
-	DeviceBranch   = 120 // copies to a device
+	DeviceDownPort = 110 // to a device, from one port
+	DeviceBranch   = 120 // copies to a device, by their destination MAC address
 
 	// In StageAdmit.
 	AdmitARP     = 0    // ARP about devices goes to the controller

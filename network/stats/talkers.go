@@ -36,7 +36,7 @@ type Talkers struct {
 	mu           sync.Mutex
 	currentStart time.Time // start of the current window
 	current      map[Conversation]*sampleCount
-	previous     map[Conversation]*sampleCount // the window before, from which Top answers
+	previous     map[Conversation]*sampleCount // the last full window, from which Top answers
 }
 
 type sampleCount struct {

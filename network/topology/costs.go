@@ -170,8 +170,8 @@ type sumWeights struct {
 	weights [numSums]graph.Weights
 }
 
-// problem returns the request as a graph problem, and the sums that its bounds are for. A bound
-// on the minimised sum becomes MaxCost.
+// problem returns the request as a graph problem, and the metrics that its Bounds are for, in the
+// same order. A bound on the minimised sum becomes MaxCost.
 func (v *searchView) problem(t *Topology, r Request) (p graph.Problem, bounded []metricSum) {
 	weights, objective := t.sumWeights(), r.Objective.minimised()
 	p.Cost, p.Width, p.Widest = weights[objective], v.width, r.Objective == ObjectiveWidest

@@ -42,7 +42,7 @@ type Step struct {
 	End string `json:"end,omitempty"`
 }
 
-// Lookup is what one flow table does with the packet.
+// Lookup describes what one flow table does with the packet.
 type Lookup struct {
 	Table uint8 `json:"table"`
 	// Rule is the rule that matches, nil if none does.
@@ -116,7 +116,8 @@ type arrival struct {
 	p  Packet
 }
 
-// enqueue adds a step, or returns the index of an identical earlier one, which means a loop.
+// enqueue adds a step, or returns the index of an identical earlier step, which means that the
+// packet loops.
 func (r *tracer) enqueue(at topology.PortRef, p Packet, parent int) (step int, note string) {
 	p = p.With(openflow.InPort(at.Port)).without(openflow.FieldMetadata)
 	key := fmt.Sprint(at, p)
