@@ -103,9 +103,9 @@ func (s *Service) process(x message) network.Verdict {
 	if x.flooded && !s.limits.floods.Allow(x.At, x.received) {
 		return s.drop("too many for unknown names")
 	}
-	// A repeated hello of a known host needs no signature check: any host that can send from there
-	// could have asked itself. A hello with a new number has to be verified, or another host could
-	// use the number first.
+	// A repeated hello of a known host needs no signature check, because any host that can send it
+	// from this place could have sent a request of its own. A hello with a new number has to be
+	// verified, or another host could use the number first.
 	switch old := s.names.isRepeated(src, x.hello.Number); {
 	case old && x.request == nil: // hosts repeat hellos in case one is lost
 	case old:

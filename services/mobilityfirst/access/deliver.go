@@ -24,8 +24,9 @@ const (
 	// deliveryTimeout is the time without progress after which the router gives a chunk up. The
 	// chunk then stays with its sender.
 	deliveryTimeout = 15 * time.Second
-	// maxRestarts is how often a host may restart within a chunk, which is then sent again from the
-	// beginning. Without a limit, a host that always restarts would never be given up.
+	// maxRestarts is how often a host may restart while one chunk is being sent to it. After each
+	// restart the chunk is sent again from the beginning. Without a limit, a host that always
+	// restarts would never be given up.
 	maxRestarts = 3
 )
 

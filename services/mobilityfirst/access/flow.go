@@ -46,8 +46,8 @@ type flow struct {
 	queue     []*keptChunk
 	heldBytes int // the memory that the queue is charged for
 	running   bool
-	// inFlight is the number of chunks in flight, the first of the queue unless some have failed;
-	// inFlightBytes is their size.
+	// inFlight is the number of chunks in flight, and inFlightBytes their size. They are the first
+	// chunks of the queue, unless some have failed.
 	inFlight, inFlightBytes int
 	proven                  time.Time // when a chunk was last taken over or a ping answered
 	failed                  bool      // a chunk was not taken: nothing is sent until all chunks in flight have ended

@@ -98,8 +98,8 @@ func (g *guest) drop(hop uint32) {
 	delete(g.reassemblies, hop)
 }
 
-// handleData handles a part of a chunk. It returns a CACK if that completes the chunk; otherwise
-// the host asks for one. Router.mu is held.
+// handleData handles a part of a chunk. It returns a CACK if the part completes the chunk;
+// otherwise the host asks for a CACK with its next CSYN. Router.mu is held.
 func (g *guest) handleData(d *frame.Data, now time.Time) frame.Frame {
 	x := g.reassemblies[d.Hop]
 	if x == nil || d.Sequence >= x.packets || x.received.Has(d.Sequence) {

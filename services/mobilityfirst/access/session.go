@@ -32,7 +32,7 @@ type session struct {
 	// it.
 	leaving bool
 	// closed means that the router has closed the connection, so that the host of Sluice continues
-	// to send what it has. Router.mu guards it.
+	// to send the chunks that it has. Router.mu guards it.
 	closed bool
 }
 
@@ -102,8 +102,8 @@ func (s *session) begin() {
 	}
 }
 
-// end prevents that further flows are started. closed reports whether the connection will be closed
-// although the host of Sluice has not failed.
+// end makes the router start no further flows in the session. closed reports whether the connection
+// will be closed although the host of Sluice has not failed.
 func (s *session) end(closed bool) {
 	s.guest.router.mu.Lock()
 	defer s.guest.router.mu.Unlock()

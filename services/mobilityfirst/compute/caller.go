@@ -43,7 +43,8 @@ type pendingCall struct {
 	reason error // why the function has failed, if that is known
 }
 
-// NewCaller returns a Caller that sends as the name of a key, which is attached at a host.
+// NewCaller returns a Caller that sends chunks from the name of a key. The name is attached at a
+// host.
 func NewCaller(host *hostapi.Client, key ed25519.PrivateKey) *Caller {
 	return &Caller{host: host, key: key, name: host.Name, sending: make(chan struct{}, 1), flows: map[flowKey]callID{}, calls: map[callID]*pendingCall{}}
 }

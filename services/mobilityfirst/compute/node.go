@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// A sender is proven for provenLifetime after one of its chunks has ended. A node accepts up to
-	// maxProven bytes of chunks of proven senders in total, and up to maxProvenPerSender, or one
-	// chunk, of each. For other senders the limits are maxUnproven and maxUnprovenPerSender. A
-	// chunk counts as at least minCharge. The node refuses further chunks: they stay with their
-	// senders, whose hosts deliver them again later, and chunks of other senders are delivered
-	// meanwhile.
+	// A sender is proven for provenLifetime after the answer to one of its chunks was taken over. A
+	// node accepts up to maxProven bytes of chunks of proven senders in total, and up to
+	// maxProvenPerSender, or one chunk, of each. For other senders the limits are maxUnproven and
+	// maxUnprovenPerSender. A chunk counts as at least minCharge. The node refuses further chunks:
+	// they stay with their senders, whose hosts deliver them again later, and chunks of other
+	// senders are delivered meanwhile.
 	maxProven, maxProvenPerSender     = 8 << 20, 2 << 20
 	maxUnproven, maxUnprovenPerSender = 5 << 20, 1 << 20
 	minCharge                         = 256 << 10
@@ -327,8 +327,8 @@ func (n *Node) running(by int) {
 	n.counters.Running += by
 }
 
-// call calls the function, except for an empty payload, whose result is empty: with it a sender can
-// mark the end.
+// call calls the function. It does not call it for an empty payload, with which a sender can mark
+// the end of its data; the result is then empty, too.
 func (n *Node) call(ctx context.Context, w *acceptedChunk) (out []byte, err error) {
 	if err := w.checkValid(time.Now(), custody.MaxSkew); err != nil || len(w.body) == 0 {
 		return nil, err

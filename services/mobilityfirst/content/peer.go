@@ -97,7 +97,8 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 }
 
 // response passes a response to the request that waits for it. The sender of the response need not
-// be checked: it knows the request's number, and the data are verified by their hash.
+// be checked: only hosts that have received the request know its number, and the data are verified
+// by their hash.
 func (p *Peer) response(x hostapi.Chunk) error {
 	r, err := parseResponse(x.Payload)
 	if err != nil {
@@ -115,8 +116,8 @@ func (p *Peer) response(x hostapi.Chunk) error {
 	return nil
 }
 
-// question is a request for a piece. Its number stays the same when it is repeated, so a late
-// answer is still an answer.
+// question is a request for a piece. Its number stays the same when it is repeated, so an answer to
+// an earlier attempt still counts.
 type question struct {
 	request
 	peer   *Peer

@@ -2,7 +2,7 @@ package frame
 
 // CSYN announces a chunk to the next hop.
 type CSYN struct {
-	// Hop identifies the chunk between these two hops, and is the VLAN tag of its frames.
+	// Hop identifies the chunk between the two ends of a link, and is the VLAN tag of its frames.
 	Hop uint32
 	// Packets is the number of its Data frames.
 	Packets uint32

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// GUID is the name of a host, a thing or a piece of content. It stays the same when that moves.
+// GUID is the name of a host, a thing or a piece of content. The name stays the same when its
+// holder moves.
 type GUID [20]byte
 
 // ParseGUID parses a name as [GUID.String] writes it: 40 hexadecimal digits.

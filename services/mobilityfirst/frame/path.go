@@ -57,8 +57,8 @@ func (h *Hello) parse(b []byte) error {
 	return nil
 }
 
-// PathRequest asks for a path to a name. It is broadcast; the host that has the name answers, or
-// the controller that sets up paths in its network.
+// PathRequest asks for a path to a name. It is broadcast, and the host that has the name answers. A
+// controller that sets up paths in its network passes the request on to that host only.
 type PathRequest struct {
 	// ID is a random number of the requester.
 	ID uint64
@@ -117,7 +117,8 @@ type PathGrant struct {
 	// Instance is a random number that the host has drawn at its start. It tells hosts with the
 	// same name apart.
 	Instance uint64
-	// Hello is the hello of the name, with the request's ID as its challenge.
+	// Hello is the hello of the name. Its challenge is derived from the request's ID and the
+	// requester's key.
 	Hello Hello
 }
 

@@ -49,7 +49,8 @@ type StreamData struct {
 	// Number counts the stream's frames from zero. It has 62 bits.
 	Number uint64
 	// Fresh means that no frame of the stream has been acknowledged. A receiver that does not know
-	// the stream may accept it as a new one; without Fresh it has lost its state.
+	// the stream may accept it as a new one. If Fresh is not set, such a receiver has lost its
+	// state of the stream.
 	Fresh bool
 	// Blocked means that the sender would send more if the receiver's limit allowed it (as in RFC
 	// 9000, section 19.13).

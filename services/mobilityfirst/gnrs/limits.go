@@ -18,8 +18,8 @@ type Limits struct {
 	// Lookups and Writes limit the requests of each kind. A write costs the server as much time as
 	// twenty lookups, most of it for the signature.
 	Lookups, Writes float64
-	// NewNames limits the writes of names without a record. These stay for a day, so one address
-	// may only use a part of the store.
+	// NewNames limits the writes of names without a record. A new name stays for a day, so one
+	// address may only use a part of the store.
 	NewNames float64
 }
 

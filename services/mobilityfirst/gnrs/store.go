@@ -22,7 +22,7 @@ type Store interface {
 	// Start begins to store a verified record. If it returns nil, it later calls done once: with
 	// nil when the record is durable, or with the reason why it is not stored. changed reports
 	// whether the stored record has changed, or may have. done must not block. The record's memory
-	// belongs to the store until then.
+	// belongs to the store until done is called.
 	Start(r *record.Record, done func(changed bool, err error)) error
 }
 

@@ -15,8 +15,8 @@ import (
 const changesBuffer = 1 << 20
 
 // watch follows changes of the machine's interfaces, addresses and routes until ctx ends. It
-// notifies all links of each change, and says hello where a carrier has returned. Without it the
-// links check for changes from time to time.
+// notifies all links of each change, and says hello where a carrier has returned. If the kernel
+// does not report changes, the links check for them from time to time.
 func (h *Host) watch(ctx context.Context) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE)
 	if err != nil {

@@ -176,7 +176,7 @@ func (b *custodyFlows) state(id custody.ID) custody.State {
 	return custody.New
 }
 
-// done records that a delivered chunk was taken over, or that it no longer will be.
+// done records that a delivered chunk was taken over, or that it will not be.
 func (b *custodyFlows) done(id custody.ID, taken bool) {
 	f := b.flows[id.InFlow()]
 	if f == nil {
@@ -205,8 +205,8 @@ func (b *custodyFlows) flow(id custody.ID, node frame.GUID) *custodyFlow {
 }
 
 // evict removes a quarter of the flows of the node that has delivered the most, the least recently
-// used first. Flows with chunks that an application still has stay; there are at most as many as
-// chunks that applications may have.
+// used first. It keeps flows with chunks that an application still has, whose number is limited
+// with that of the chunks.
 func (b *custodyFlows) evict() {
 	var most frame.GUID
 	for by, n := range b.perNode {

@@ -32,8 +32,8 @@ const (
 	// publishPause is the pause between two publications, because a name service limits the new
 	// names per second of one host.
 	publishPause = 60 * time.Millisecond
-	// leaveTimeout is how long a host that ends takes to withdraw its names, leaveParallel of them
-	// at one time.
+	// leaveTimeout limits the time that a host takes at its end to withdraw its names. It withdraws
+	// leaveParallel names at one time, and tries a failed withdrawal again after leaveRetry.
 	leaveTimeout, leaveRetry, leaveParallel = 2 * time.Second, 200 * time.Millisecond, 16
 	// leaveTries is how often the withdrawal of a name is tried: a service that still refuses it
 	// has a newer record.

@@ -180,8 +180,8 @@ func (in *incoming) timeout() time.Duration {
 }
 
 const (
-	// Resets are kept for sentResetLifetime in case they are lost, for at most maxSentResets
-	// streams.
+	// The resets that the host has sent are kept for sentResetLifetime, so that a lost one can be
+	// sent again, and for at most maxSentResets streams.
 	sentResetLifetime, maxSentResets = 30 * time.Second, 1024
 )
 
