@@ -72,8 +72,8 @@ type State struct {
 	Error    string // what is wrong with the agent, or ""
 	LastSeen time.Time
 	Status   control.Status
-	// Sessions counts the sessions that Take has counted and Release has not, so it is up to date
-	// before the agent reports them.
+	// Sessions is the number of sessions that Take has counted, less those that Release has
+	// removed. It is up to date before the agent reports the sessions.
 	Sessions int
 	// Places holds the places of those of its addresses that were found in the network.
 	Places map[netip.Addr]Place

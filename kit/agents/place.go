@@ -104,7 +104,7 @@ func (r *Registry[C, R, L]) portsDown(a *Agent[C]) bool {
 	})
 }
 
-// portsOf returns the ports behind which an agent is, or none if the agent was removed.
+// portsOf returns the ports to which an agent is attached, or none if the agent was removed.
 func (r *Registry[C, R, L]) portsOf(a *Agent[C]) []network.PortRef {
 	if r.Get(a.Name) != a {
 		return nil

@@ -29,9 +29,10 @@ const (
 type memory struct {
 	left     int
 	accounts map[place]*account // by place.source
-	// farBytes and farStreams are the sums over all far hosts, which may use half at most.
+	// farBytes and farStreams are the sums over all far hosts, which together may use at most half
+	// of the memory and of the streams.
 	farBytes, farStreams int
-	// waiting lists the streams that wait for memory, in the order in which they began to.
+	// waiting lists the streams that wait for memory, in the order in which they began to wait.
 	waiting   []*incoming
 	reserving *incoming // the stream that reserves memory now, nil for none
 	reclaimed time.Time

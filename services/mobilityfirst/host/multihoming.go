@@ -93,7 +93,7 @@ func (o *outgoing) activate() {
 	}
 }
 
-// replacePath replaces the path to the same place by p, and reports whether there is one.
+// replacePath replaces the stream's path to the place of p by p, and reports whether there was one.
 func (o *outgoing) replacePath(p *path) bool {
 	old := o.pathTo(p.place)
 	if old == nil {

@@ -46,8 +46,8 @@ type neighbour struct {
 	noLabelsUntil time.Time  // until then labels are not used: a device on the way does not forward tags
 }
 
-// distrustsLabels reports whether the labels of a request have to be ignored: the request is
-// repeated again and again, so answers by the labels do not arrive.
+// distrustsLabels reports whether the labels of a request have to be ignored. That is so if the
+// request is repeated again and again: answers that use the labels then do not arrive.
 func (n *neighbour) distrustsLabels(q *frame.PathRequest, now time.Time) bool {
 	switch {
 	case q.ID != n.lastRequest:

@@ -47,7 +47,7 @@ type Options struct {
 	// ([frame.DelayTolerant]): these go to a storage node, which keeps them while their destination
 	// is away. If it is empty, such chunks are sent like others.
 	Storage []frame.GUID
-	// KeptFor is how long such chunks are valid, at most custody.MaxKept. Zero selects
+	// KeptFor is how long chunks for storage nodes are valid, at most custody.MaxKept. Zero selects
 	// DefaultKeptFor.
 	KeptFor time.Duration
 	// Log receives messages about the links; nil discards them.

@@ -110,7 +110,7 @@ func (a *application) attach(h *Host, in *bufio.Reader) error {
 	}
 	key := ed25519.NewKeyFromSeed(m.Seed[:])
 	if a.endpoint, err = h.Attach(key); errors.Is(err, ErrAttached) {
-		// An application that has just ended may still have it attached.
+		// An application that has just ended may still have the name attached.
 		select {
 		case <-h.detached(record.NameOfOwner(key)):
 		case <-time.After(finalWriteTimeout):

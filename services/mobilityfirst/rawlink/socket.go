@@ -58,8 +58,8 @@ func Open(ifi *net.Interface) (*Socket, error) {
 	return &Socket{MAC: openflow.MAC(ifi.HardwareAddr), MTU: ifi.MTU, socket: socket}, nil
 }
 
-// filter accepts frames with MobilityFirst's EtherType, from which the kernel has removed tags,
-// except for those to other stations, which arrive if the interface is promiscuous.
+// filter accepts frames with MobilityFirst's EtherType; the kernel has removed their VLAN tags. It
+// rejects frames to other stations, which arrive if the interface is promiscuous.
 var filter = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: headerSize - 2, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: frame.EtherType, SkipFalse: 3},

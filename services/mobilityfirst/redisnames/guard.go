@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Limits of an answer of Redis: the library allocates as much memory as an answer announces, and
-// follows arrays to any depth.
+// These constants limit an answer of Redis, because the library allocates as much memory as an
+// answer announces, and follows arrays to any depth.
 const (
 	maxLine  = 1 << 16 // bytes of a line, or of a string
 	maxArray = 1 << 16 // elements of an array

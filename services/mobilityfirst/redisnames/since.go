@@ -88,7 +88,7 @@ func (s *Store) inSlots(ctx context.Context, from, to int) (all []writtenName, e
 	return s.stamps(ctx, all)
 }
 
-// stamps adds the times at which names were written, and removes those without one.
+// stamps adds the times at which names were written, and removes names without such a time.
 func (s *Store) stamps(ctx context.Context, all []writtenName) ([]writtenName, error) {
 	if len(all) == 0 {
 		return nil, nil

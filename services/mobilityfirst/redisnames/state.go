@@ -18,13 +18,13 @@ import (
 type Fsync string
 
 const (
-	// FsyncAlways means before the node answers.
+	// FsyncAlways means that a node writes to its disk before it answers.
 	FsyncAlways Fsync = "always"
-	// FsyncEverySecond means within a second or two: a power cut loses what was acknowledged in
-	// that time.
+	// FsyncEverySecond means that a node writes to its disk within a second or two: a power cut
+	// loses what was acknowledged in that time.
 	FsyncEverySecond Fsync = "everysec"
-	// FsyncNever means when the operating system decides, or never, for nodes that write nothing to
-	// disk.
+	// FsyncNever means that a node's operating system decides when to write to the disk, or that
+	// the node writes nothing to its disk.
 	FsyncNever Fsync = "no"
 )
 

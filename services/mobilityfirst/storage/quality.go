@@ -7,8 +7,8 @@ const (
 	// averaged. Chunks are delivered while the short-term average is less than tolerance times the
 	// long-term one, as in GSTAR of the MobilityFirst papers.
 	shortTerm, longTerm, tolerance = 3, 10, 1.1
-	// noise is the difference that is always tolerated. On a short path an idle machine causes it
-	// now and then.
+	// noise is the difference that is always tolerated. On a short path an idle machine causes such
+	// a difference now and then.
 	noise = time.Millisecond
 )
 

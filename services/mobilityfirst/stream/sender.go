@@ -103,7 +103,7 @@ func (s *Sender) Chunks() int { return len(s.chunks) }
 func (s *Sender) Started() bool { return s.sent.end() > 0 }
 
 // Restart begins the next stream, with another Payload, for a receiver that no longer knows the
-// current stream. It contains the chunks that have not been taken over.
+// current stream. The next stream contains the chunks that have not been taken over.
 func (s *Sender) Restart(payload int) {
 	if s.Started() {
 		s.Stream = s.Stream.Next()

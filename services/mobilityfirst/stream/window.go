@@ -67,7 +67,8 @@ type roundTrip struct {
 }
 
 const (
-	// The timeout before the first measurement, and the bounds of later ones.
+	// initialTimeout is the timeout before the first measurement. minTimeout and maxTimeout bound
+	// later timeouts.
 	initialTimeout = 200 * time.Millisecond
 	minTimeout     = 20 * time.Millisecond
 	maxTimeout     = 2 * time.Second
