@@ -91,11 +91,12 @@ func (a *API) Huma() huma.API { return a.huma }
 // "sluice_<service>_".
 func (a *API) Metrics() *prometheus.Registry { return a.registry }
 
-// AddRemark adds lines to the answer of /readyz, which is public: what remark returns, if not
-// empty, while the controller is ready. It must be called before Run.
+// AddRemark adds lines to the answer of /readyz, which is public. While the controller is ready, the
+// answer contains the text that remark returns, unless the text is empty. AddRemark must be called
+// before Run.
 func (a *API) AddRemark(remark func() string) { a.remarks = append(a.remarks, remark) }
 
-// AddCheck adds a condition of /readyz. It must be called before Run.
+// AddCheck adds a condition of /readyz. AddCheck must be called before Run.
 func (a *API) AddCheck(c Check) { a.checks = append(a.checks, c) }
 
 // Stopping returns a channel that is closed when Run begins to stop. Streams must end then,

@@ -26,7 +26,8 @@ type Auth struct {
 	// Revoked, if not nil, returns an error for certificates that were revoked after their
 	// connection was made.
 	Revoked func(*x509.Certificate) error
-	// Roles maps holders whose certificates name no role. A holder without a role has no access.
+	// Roles gives roles to holders whose certificates name none. A holder without a role has no
+	// access.
 	Roles pki.Mapping
 	// OpenReads accepts reading requests without authentication if they arrive on a loopback
 	// address under a loopback name. The name is checked so that a web page cannot read the API
@@ -67,9 +68,9 @@ func Role(ctx context.Context) pki.Role {
 
 var errNoCredentials = errors.New("no credentials: send \"Authorization: Bearer TOKEN\" (the token is in the controller's token file) or use a client certificate")
 
-// Permit gives holders of a certificate with the role access to one operation. Without it, roles
-// other than operator and controller have access to none, because an agent's certificate is on
-// many machines.
+// Permit gives holders of a certificate with the role access to one operation. Roles other than
+// operator and controller have access only to operations that Permit names, because an agent's
+// certificate is on many machines.
 func (a *API) Permit(role pki.Role, method, path string) {
 	a.permissions[permission{role, method, path}] = true
 }
@@ -168,7 +169,8 @@ func isLoopbackName(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// authenticate passes on authenticated requests, and those that need no authentication.
+// authenticate passes on authenticated requests, and requests that need no authentication. It
+// refuses all others.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = withRemote(r)

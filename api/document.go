@@ -13,14 +13,14 @@ const problemType = "application/problem+json"
 
 // commonStatuses lists the statuses with which this package may refuse a request to any
 // operation before the operation runs: no credentials, credentials of another role, an unknown
-// parameter, a service that is still loading; and a fault of the controller.
+// parameter, a fault of the controller, and a service that is still loading.
 var commonStatuses = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
 	http.StatusInternalServerError, http.StatusServiceUnavailable,
 }
 
-// bodyStatuses lists further statuses for requests with a body: invalid JSON, too slow, too
-// large, another media type.
+// bodyStatuses lists the statuses with which a request may be refused for its body: the body is
+// invalid JSON, too slow, too large, or of another media type.
 var bodyStatuses = []int{
 	http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// heartbeat is the interval of comments on an idle stream, by which both ends detect whether
-	// the other is still there.
+	// heartbeat is the interval at which comments are sent on an idle stream. By them each end
+	// detects whether the other is still there.
 	heartbeat = 10 * time.Second
 	// streamWriteTimeout bounds a write to a consumer that does not read.
 	streamWriteTimeout = 10 * time.Second

@@ -70,8 +70,8 @@ var Formats = map[string]Format{
 // ones.
 var unsignedFormats = map[string]string{"int32": "uint32", "int64": "uint64"}
 
-// describeFormats sets the patterns of formats in an operation's schemas and in those that they
-// refer to.
+// describeFormats sets the patterns of formats in an operation's schemas and in the schemas that they
+// refer to. It also sets the bounds of integers in the operation's inputs.
 func (a *API) describeFormats(doc *huma.OpenAPI, op *huma.Operation) {
 	for _, p := range op.Parameters {
 		setPatterns(p.Schema, p.Required)

@@ -15,8 +15,9 @@ import (
 	"github.com/sluice-net/sluice/internal/jsonlimit"
 )
 
-// jsonFormat reads bodies as the OpenAPI document describes them. It is stricter or more lenient
-// than encoding/json and huma: null differs from a missing value, and 3.0 is a whole number.
+// jsonFormat reads bodies as the OpenAPI document describes them. It differs from encoding/json and
+// huma in two points: it refuses null, which they take for a missing value, and accepts 3.0 as a whole
+// number.
 var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
 
 func unmarshal(data []byte, v any) error {
@@ -24,7 +25,7 @@ func unmarshal(data []byte, v any) error {
 		return fmt.Errorf("the body has %w", err)
 	}
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return err // with the position in the whole text
+		return err // the error names the position in the whole body
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -45,8 +46,8 @@ func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// nullError reports a null value. normalise adds to its path while it returns from the value to
-// the body, so that only a body with a null value costs a path.
+// nullError reports a null value. normalise extends the path on its way back from the value to the
+// whole body, so that no paths are made for a body without a null value.
 type nullError struct{ path string }
 
 func (e *nullError) Error() string {
@@ -96,8 +97,8 @@ func wholeNumber(text string) (_ string, changed bool) {
 	return strconv.FormatInt(int64(f), 10), true
 }
 
-// checkQuery refuses what huma takes for a missing parameter, or does not check: a query that
-// cannot be parsed, a parameter that is given twice, and one without the value that it needs.
+// checkQuery refuses queries that huma would accept: a query that cannot be parsed, a parameter that
+// is given twice, and a parameter without the value that it needs.
 func (a *API) checkQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	query, err := url.ParseQuery(u.RawQuery)

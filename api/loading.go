@@ -9,9 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Await makes the API answer requests that read below /api/v1/<name>/ with 503 until loaded is
-// closed, and /readyz report that: a service that has not read its store yet must not answer
-// that nothing exists. It must be called before Run.
+// Await makes the API answer reading requests below /api/v1/<name>/ with 503 until loaded is closed,
+// because a service that has not read the store yet must not answer that nothing exists. Until then,
+// /readyz reports that the controller is not ready. Await must be called before Run.
 func (a *API) Await(name string, loaded <-chan struct{}) {
 	a.loading[Prefix+"/"+name+"/"] = loaded
 	a.AddCheck(Check{Name: name, Run: func(context.Context) error {
@@ -24,7 +24,7 @@ func (a *API) Await(name string, loaded <-chan struct{}) {
 
 var errNotLoaded = errors.New("the service has not read the store yet")
 
-// refuseWhileLoading refuses to read from services that have not loaded.
+// refuseWhileLoading refuses requests that read from services which have not read the store yet.
 func (a *API) refuseWhileLoading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for prefix, loaded := range a.loading {

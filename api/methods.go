@@ -9,8 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// methods knows the methods of each documented path. The multiplexer alone would also accept
-// those of a more general path: DELETE /agents/announce as one of /agents/{name}.
+// methods holds the methods of each documented path. The multiplexer alone would also accept the
+// methods of a more general path: DELETE /agents/announce as a request for /agents/{name}.
 type methods struct {
 	paths  *http.ServeMux
 	byPath map[string][]string // by path, sorted
@@ -39,8 +39,8 @@ func methodsOf(item *huma.PathItem) []string {
 	return out
 }
 
-// allowed reports whether the request's method is one of its path's, and returns those. An
-// undocumented path allows all methods, because other handlers check them.
+// allowed reports whether the request's path has the request's method, and returns the methods of the
+// path. An undocumented path allows all methods, because its handler checks them.
 func (m *methods) allowed(r *http.Request) (bool, []string) {
 	_, path := m.paths.Handler(r)
 	all, ok := m.byPath[path]

@@ -21,7 +21,7 @@ func (a *API) registerMetrics() {
 			Name: "sluice_api_event_streams", Help: "Event streams that are open now.",
 		}, func() float64 { return float64(a.streams.len()) }))
 	if a.opts.Bus != nil {
-		// A consumer of the stream can prove with it that it has missed nothing.
+		// By this metric, a consumer of the event stream can check that it has missed no event.
 		a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sluice_event_last_id", Help: "Identifier of the latest event.",
 		}, func() float64 { return float64(a.opts.Bus.Last()) }))

@@ -16,8 +16,8 @@ func Origin(configured bool) string {
 	return OriginAPI
 }
 
-// Configured returns the error for a request to change or remove something from the
-// configuration file, with a key like handover.classes.cars: 409.
+// Configured returns the error for a request to change or remove an object that the configuration file
+// defines: 409. key is the object's key in the file, like handover.classes.cars.
 func Configured(location string, value any, key string) error {
 	return Conflict(location, value, "it stands in the configuration file, as "+key+": change it there, or take it out there, and restart the controller")
 }

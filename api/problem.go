@@ -45,7 +45,8 @@ func Conflict(location string, value any, what string) error {
 	return problem(http.StatusConflict, location, value, what)
 }
 
-// Forbidden returns the error for a sender without access to what the location names: 403.
+// Forbidden returns the error for a sender that has no access with the given value of the field at the
+// location: 403.
 func Forbidden(location string, value any, what string) error {
 	return problem(http.StatusForbidden, location, value, what)
 }
@@ -55,7 +56,7 @@ func TooMany(location string, value any, what string) error {
 	return problem(http.StatusTooManyRequests, location, value, what)
 }
 
-// Outdated returns the error for a request whose condition no longer holds: 412.
+// Outdated returns the error for a conditional request whose condition no longer holds: 412.
 func Outdated(location string, value any, what string) error {
 	return problem(http.StatusPreconditionFailed, location, value, what)
 }

@@ -8,7 +8,7 @@ import (
 
 type remoteKey struct{}
 
-// Remote returns the address from which the context's request came. It is invalid if there is
+// Remote returns the address from which the context's request came. It is invalid if the sender has
 // none, as on a Unix socket. Behind a proxy it is the proxy's address.
 func Remote(ctx context.Context) netip.Addr {
 	a, _ := ctx.Value(remoteKey{}).(netip.Addr)

@@ -9,9 +9,9 @@ import (
 
 const module = "github.com/sluice-net/sluice/"
 
-// schemaName returns the name of a type in the OpenAPI document. Packages choose the names of
-// their types freely. The name of the service or package is put before, so that sos.Status and
-// controller.Status become SosStatus and ControllerStatus.
+// schemaName returns the name of a type in the OpenAPI document. Types of several packages may have
+// the same name. Therefore the name of the service or package is put before the type's name: sos.Status
+// and controller.Status become SosStatus and ControllerStatus.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/internal/listen"
 )
 
-// Timeouts of a request. The event stream removes the one for writing and sets its own for each
-// message.
+// Timeouts of a request, and the limit of its header. The event stream replaces writeTimeout by a
+// deadline for each message.
 const (
 	headerTimeout   = 10 * time.Second
 	readTimeout     = 30 * time.Second
@@ -70,8 +70,8 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// limitBody limits bodies, also of handlers outside huma. huma itself answers larger ones with a
-// proper refusal.
+// limitBody limits the bodies of requests, also to handlers outside huma. The limit is one byte above
+// MaxBody, so that huma notices larger bodies itself and answers with a problem document.
 func (a *API) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, a.opts.MaxBody+1)

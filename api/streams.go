@@ -12,7 +12,7 @@ import (
 const (
 	// maxStreams limits the open streams of events.
 	maxStreams = 256
-	// maxStreamsEach limits those of one identity.
+	// maxStreamsEach limits the open streams of one identity.
 	maxStreamsEach = maxStreams / 2
 	// streamBuffer is how many bytes the system buffers for a consumer that does not read.
 	// Buffered bytes delay the detection of such a consumer.
@@ -23,9 +23,9 @@ const (
 // again.
 var errReplaced = errors.New("a newer stream of events has taken its place")
 
-// openStreams holds the open streams of events. Whether a consumer still reads is unknown while
-// nothing is written to it. Therefore the oldest stream of an identity is ended for a new one
-// when the identity has reached its limit.
+// openStreams holds the open streams of events. While no event is written to a stream, it is unknown
+// whether its consumer is still there. Therefore a new stream of an identity that has reached its
+// limit ends the identity's oldest one.
 type openStreams struct {
 	mu   sync.Mutex
 	open []*openStream // the oldest first
@@ -36,7 +36,8 @@ type openStream struct {
 	end      context.CancelCauseFunc
 }
 
-// add adds a stream of an identity. end ends the stream. add returns nil if there is no room.
+// add adds a stream of an identity. end ends the stream. add may end an older stream to make room, and
+// returns nil if there is no room.
 func (s *openStreams) add(identity string, end context.CancelCauseFunc) *openStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +84,8 @@ func (s *openStreams) len() int {
 	return len(s.open)
 }
 
-// streamIdentity returns the identity for the limits of streams: the sender of the request or,
-// without credentials, its address.
+// streamIdentity returns the identity for the limits of streams: the sender of the request or, if the
+// request has no credentials, the address from which it came.
 func streamIdentity(ctx context.Context) string {
 	if name := Identity(ctx); name != "" {
 		return name
@@ -94,7 +95,7 @@ func streamIdentity(ctx context.Context) string {
 
 type connKey struct{}
 
-// withConn adds the connection of a request to its context.
+// withConn adds a connection to the context of the requests on it.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }

@@ -38,8 +38,8 @@ func (a *API) humaConfig() huma.Config {
 	return c
 }
 
-// registerSystem adds what every controller has: health, metrics, the OpenAPI document with its
-// viewer, and the event stream.
+// registerSystem adds the paths that every controller serves: health, metrics, the OpenAPI document
+// with its viewer, the event stream, and the version.
 func (a *API) registerSystem() {
 	a.registerMetrics()
 	a.HandlePublic("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
@@ -65,8 +65,8 @@ func document(contentType string, render func() ([]byte, error)) http.Handler {
 }
 
 // ready answers 200 if every check passes, otherwise 503 with the names of the checks that
-// failed. The reasons are only logged, because this path is public. Remarks follow the first
-// line of an answer of 200.
+// failed. The reasons are only logged, because this path is public. In an answer of 200, the remarks
+// (AddRemark) follow the first line.
 func (a *API) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()

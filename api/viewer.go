@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// The viewer of the OpenAPI document: one page, its script and its style, all embedded in this
-// binary, so that it works without the internet.
+// viewer holds the files of the viewer of the OpenAPI document: a page, its script and its style. They
+// are embedded in this binary, so that the viewer works without the internet.
 //
 //go:embed docs
 var viewer embed.FS

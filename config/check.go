@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// A Checker collects problems of a configuration beyond those of its single values, which have been
-// read before.
+// A Checker collects problems of a configuration beyond those of its single values, which are checked
+// when they are read.
 type Checker struct {
 	d *decoder
 	// noFiles reports whether the existence of files is not checked.
 	noFiles bool
 }
 
-// Fail reports that a setting is wrong, and what is wanted instead. The problem names the place
-// where the setting, or the nearest section around it, was given.
+// Fail reports that a setting is wrong, and what is wanted instead. The problem names the file and line
+// (or the variable or flag) where the setting, or the nearest section around it, was given.
 func (k *Checker) Fail(key, wrong, want string) {
 	at := key
 	p, given := k.d.places[at]
@@ -33,7 +33,7 @@ func (k *Checker) Fail(key, wrong, want string) {
 	k.d.add(p, key, wrong, want)
 }
 
-// Require reports that a setting is wrong unless ok.
+// Require reports that a setting is wrong, as Fail does, unless ok is true.
 func (k *Checker) Require(ok bool, key, wrong, want string) {
 	if !ok {
 		k.Fail(key, wrong, want)
@@ -61,7 +61,7 @@ func (k *Checker) Distinct(key string, all []Address) {
 	}
 }
 
-// Files checks that the files exist that the configuration names.
+// Files checks that the files that the configuration names exist.
 func (k *Checker) Files(config any) {
 	if k.noFiles {
 		return

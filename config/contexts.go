@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// Contexts is an operator's file of controllers with which commands can connect.
+// Contexts is an operator's file of contexts: the controllers to which commands can connect.
 type Contexts struct {
 	Current  string             `yaml:"current" form:"the name of one of the contexts" doc:"The context that is used if neither flags nor the environment describe a connection."`
 	Contexts map[string]Context `yaml:"contexts" doc:"Controllers, by the names under which an operator knows them."`
@@ -25,8 +25,8 @@ type Contexts struct {
 	file string
 }
 
-// Context is how an operator reaches one controller. Names of files that are not
-// absolute are relative to the folder of the file that has the context.
+// Context describes how commands connect to one controller. Relative names of files are relative to
+// the folder of the file that contains the context.
 type Context struct {
 	Server    string `yaml:"server" form:"a URL like https://192.0.2.1:8443" doc:"URL of the controller's API."`
 	CA        string `yaml:"ca" doc:"Certificate authority of the API, PEM. Empty: those of the system."`
@@ -78,7 +78,7 @@ func CheckContextName(name string) error {
 // Names returns the names of the contexts, sorted.
 func (c *Contexts) Names() []string { return slices.Sorted(maps.Keys(c.Contexts)) }
 
-// Get returns the context with a name. Relative names of its files are made relative to the working
+// Get returns the context with a name. In it, relative names of files are relative to the working
 // folder instead of the folder of the contexts' file.
 func (c *Contexts) Get(name string) (Context, error) {
 	one, ok := c.Contexts[name]

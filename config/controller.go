@@ -229,8 +229,8 @@ type Forwarding struct {
 	Prefixes map[netip.Prefix]openflow.DatapathID `yaml:"prefixes" doc:"In proactive mode, the switch behind which all addresses of a prefix are, by prefix. Other switches then have one rule for the prefix instead of one for each host."`
 }
 
-// check refuses settings that would change the rules by destination all the time, and settings
-// without effect.
+// check refuses settings with which the rules of proactive mode would change all the time, and
+// settings without effect.
 func (f *Forwarding) check(k *Checker) {
 	proactive := f.Mode == "proactive"
 	k.Require(!proactive || f.Metric == "hops" || f.Metric == "capacity", "network.forwarding.metric", f.Metric+" changes all the time", "hops or capacity, since network.forwarding.mode is proactive")

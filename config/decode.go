@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
-// place is the place where a setting was given.
+// place is where a setting was given: in a line of the file, in the environment, or in a flag.
 type place struct {
 	source string
 	line   int
@@ -149,7 +149,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, tag reflect
 	v.Set(out)
 }
 
-// defaulted is an element of a map that has defaults.
+// defaulted is implemented by elements of maps that have default values.
 type defaulted interface{ defaults() }
 
 func (d *decoder) list(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {

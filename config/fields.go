@@ -90,7 +90,7 @@ func isSection(t reflect.Type) bool {
 // AddressForm describes how an Address is written.
 const AddressForm = "an address and port like 127.0.0.1:8080, [2001:db8::1]:8080 or :8080"
 
-// descriptions holds how the values of a type are written.
+// descriptions says, by type, how values are written.
 var descriptions = map[reflect.Type]string{
 	reflect.TypeFor[time.Duration]():       "a duration like 500ms, 10s or 5m",
 	reflect.TypeFor[units.Rate]():          "a rate like 300Mbit or 1.5Gbit",

@@ -20,7 +20,8 @@ func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// overlay puts the environment's and the flags' settings over the file's tree.
+// overlay sets the settings of the environment, and then those of the flags, in the file's tree. It
+// replaces those that the file has.
 func (d *decoder) overlay(root *yaml.Node, v reflect.Value, env, flags []string) {
 	leaves, byEnv, sections := map[string]setting{}, map[string]setting{}, map[string]bool{}
 	walk(v, "", func(s setting) {
@@ -68,7 +69,7 @@ func (d *decoder) set(root *yaml.Node, s setting, text, source string) {
 	last, n := len(parts)-1, root
 	for _, part := range parts[:last] {
 		if n = d.child(n, part, source); n == nil {
-			return // the file has no section where one must be, which decode reports
+			return // the file has a value where a section must be, which decode reports
 		}
 	}
 	d.put(n, parts[last], outsideNode(s.value.Type(), text), source)
@@ -103,8 +104,8 @@ func (d *decoder) put(n *yaml.Node, key string, value *yaml.Node, source string)
 	return value
 }
 
-// under returns the place of a key's value in a mapping, or nil if the mapping does not have the
-// key.
+// under returns a pointer to the element of a mapping that holds a key's value, or nil if the mapping
+// does not have the key.
 func under(n *yaml.Node, key string) **yaml.Node {
 	for i := 0; i < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {

@@ -26,7 +26,8 @@ func (d *decoder) newName(key string) string {
 	return key
 }
 
-// newVariable does the same for an environment variable.
+// newVariable returns the present name of an environment variable, and adds a warning if name is an
+// old one.
 func (d *decoder) newVariable(name string) string {
 	for _, r := range renamed {
 		if rest, ok := strings.CutPrefix(name, envName(r.old)+"_"); ok {

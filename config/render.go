@@ -68,7 +68,7 @@ func wrap(text string, width int) []string {
 func flow(v reflect.Value) string {
 	b, err := yaml.Marshal(node(Plain(v.Interface())))
 	if err != nil {
-		panic("config: a value that cannot be written: " + err.Error()) // nodes are made below
+		panic("config: a value that cannot be written: " + err.Error()) // node makes only what can be written
 	}
 	return strings.TrimSpace(string(b))
 }

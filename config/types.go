@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 )
 
-// Secret is a value that is never shown: not by fmt, not in a log, not in
-// JSON, not by "sluice config show".
+// Secret is a text that is not shown by fmt, in a log, in JSON, or by "sluice config show". A
+// conversion to string reveals it.
 type Secret string
 
 const hidden = "(hidden)"

@@ -64,7 +64,8 @@ type Controller struct {
 	services []kit.Service
 	// databases manages the switches' databases.
 	databases *ovsdb.Manager
-	// treatments connects classes of traffic with services that rewrite packets.
+	// treatments connects the service that promises classes of traffic with services that rewrite
+	// packets.
 	treatments network.Treatments
 	// reloads holds the functions that apply a reloaded configuration, in their order. inForce is
 	// the last configuration that all of them have applied.
@@ -249,7 +250,8 @@ func (c *Controller) register() {
 	}})
 }
 
-// tokens reads the token that a configuration names, and creates it if it does not exist.
+// tokens reads the token file that a configuration names. If the file does not exist, it creates the
+// file with a random token.
 func (c *Controller) tokens(cfg *config.Controller) ([]api.Token, error) {
 	file := cmp.Or(cfg.API.TokenFile, filepath.Join(cfg.DataDir, "token"))
 	token, made, err := api.LoadToken("file", file)

@@ -14,9 +14,9 @@ import (
 // sflowOwner is the name that marks our sFlow rows in the switches' databases.
 const sflowOwner = "sluice-sflow"
 
-// makeDatabases makes the manager of the switches' databases, and the owner of the controller's own
-// settings in them: that switches report to the sFlow receiver. If the configuration no longer asks
-// for reports, the owner removes the settings of an earlier start.
+// makeDatabases makes the manager of the switches' databases. It declares the controller's own settings
+// in them, which make switches report to the sFlow receiver. If the configuration no longer asks for
+// reports, the manager removes the settings of an earlier start.
 func (c *Controller) makeDatabases() error {
 	db := &c.cfg.OVSDB
 	o := ovsdb.ManagerOptions{Log: c.log}

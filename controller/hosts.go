@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// hostPrefix begins the keys of stored hosts, which end with the MAC address and the VLAN.
+	// hostPrefix is the prefix of the keys of stored hosts. The MAC address and the VLAN follow.
 	hostPrefix = "network/hosts/"
-	// hostFormat is the version of the stored form of a host, and hostsAtOnce the number of hosts
-	// that are stored at once.
+	// hostFormat is the version of the stored form of a host. hostsAtOnce is the number of hosts
+	// that are stored in one transaction.
 	hostFormat  = 1
 	hostsAtOnce = 128
 )

@@ -127,7 +127,8 @@ func waitWhileLoading(ctx context.Context, err error) bool {
 	}
 }
 
-// send returns an answer that is a success; the caller closes its body.
+// send sends a request and returns the answer if that is a success. The caller closes the answer's
+// body. Otherwise the error is a *Problem, or wraps ErrUnreachable.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {

@@ -34,7 +34,7 @@ type EventsRequest struct {
 	// otherwise with the next event.
 	After  uint64
 	Resume bool
-	// Kinds are prefixes of kinds; empty means all.
+	// Kinds lists prefixes of the kinds of events to follow; empty means all kinds.
 	Kinds []string
 }
 

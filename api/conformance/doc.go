@@ -1,5 +1,5 @@
-// Package conformance holds the API against its OpenAPI document: schemathesis
-// generates requests from the document, right and wrong ones, sends them to the real
-// program with something in it, and says where an answer is not what the document
-// promises. "make test-api" runs it.
+// Package conformance tests whether the API behaves as its OpenAPI document says. The tool
+// schemathesis generates valid and invalid requests from the document, sends them to a
+// controller that holds some objects, and reports answers that the document does not describe.
+// "make test-api" runs the test.
 package conformance

@@ -1,4 +1,5 @@
-// Package configtest tries wrong configurations.
+// Package configtest tests that wrong configurations are refused, for the packages that define
+// configurations.
 package configtest
 
 import (
@@ -11,19 +12,21 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// Wrong is a wrong configuration, and what the refusal must name.
+// Wrong is a wrong configuration, and the problem that must be reported for it.
 type Wrong struct {
 	Name string
-	// Text is the configuration; FILE in it stands for a file that is there.
+	// Text is the configuration. FILE in it stands for the path of an existing file.
 	Text string
-	// Line is where the problem is reported; 0 for anywhere.
+	// Line is the line that the problem must name; 0 means any line.
 	Line int
 	Key  string
-	// Value is part of what is shown as given, and Want part of what would be right.
+	// Value must be part of the problem's value, and Want part of its description of what would be
+	// right.
 	Value, Want string
 }
 
-// Refuses fails the test unless each configuration is refused for one problem, as it says.
+// Refuses fails the test unless each configuration is refused with exactly one problem, the one that it
+// describes. defaults returns a configuration with default values.
 func Refuses(t *testing.T, wrongs []Wrong, defaults func() config.Checked) {
 	t.Helper()
 	file := File(t)
@@ -34,7 +37,7 @@ func Refuses(t *testing.T, wrongs []Wrong, defaults func() config.Checked) {
 	}
 }
 
-// File makes a file for configurations to name.
+// File creates an empty file that configurations can name, and returns its path.
 func File(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.pem")

@@ -15,8 +15,8 @@ import (
 // Names maps switches to their names in the configuration.
 type Names map[openflow.DatapathID]string
 
-// Register adds the operations and metrics. It returns the operations on paths; a service may set
-// their Available.
+// Register adds the network's operations and metrics to the API. It returns the operations on paths,
+// whose field Available a service may set.
 func Register(a *api.API, core *network.Network, names Names) *Paths {
 	a.Metrics().MustRegister(newMetrics(core))
 	s := &server{core, names}
@@ -34,7 +34,8 @@ func Register(a *api.API, core *network.Network, names Names) *Paths {
 	return registerPaths(a, s)
 }
 
-// get adds a GET operation below /api/v1. more holds further text of its description, if any.
+// get adds a GET operation below /api/v1. more holds the sentences of the operation's description, if
+// it has one.
 func get[I, O any](a *api.API, path, summary string, f func(context.Context, *I) (*body[O], error), more ...string) {
 	id := strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
 	tag, _, _ := strings.Cut(path, "/")
