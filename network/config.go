@@ -30,7 +30,8 @@ type Config struct {
 	Names map[openflow.DatapathID]string
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
-	// Publish, if set, receives every event with its name, for the event bus.
+	// Publish, if set, receives events with their names, for the event bus. Frequent events of one
+	// port or switch are left out.
 	Publish func(kind string, attrs any)
 	// Overrides replace the capabilities that switches report. The entry of switch 0 applies to
 	// every switch that has no entry of its own.
@@ -120,8 +121,9 @@ type Config struct {
 	LatencyWindow int
 	// StatsInterval is the time between two readings of port counters.
 	StatsInterval time.Duration
-	// Measure selects the source of port counters. For sFlow, SFlow is the UDP address where it is
-	// received. SFlowConn, if set, is used instead; Run closes it.
+	// Measure selects the source of port counters. SFlow is the UDP address at which sFlow datagrams
+	// are received, if Measure includes sFlow. SFlowConn, if set, is used instead of SFlow; Run
+	// closes it.
 	Measure   Measure
 	SFlow     string
 	SFlowConn net.PacketConn
@@ -150,7 +152,7 @@ const (
 	MeasurePoll Measure = iota
 	// MeasureSFlow uses the counters that switches send by sFlow.
 	MeasureSFlow
-	// MeasureBoth uses both; requested counters take precedence.
+	// MeasureBoth uses both sources; requested counters take precedence.
 	MeasureBoth
 )
 

@@ -15,7 +15,8 @@ const (
 	SwitchUp EventKind = iota + 1
 	// SwitchDown means that the session with the switch has ended.
 	SwitchDown
-	// PortUp and PortDown mean that a port appeared or its link came up, or the reverse.
+	// PortUp means that a port appeared or its link came up. PortDown means that a port disappeared
+	// or its link went down.
 	PortUp
 	PortDown
 	// LinkUp and LinkDown mean that one direction of a link between switches was found or lost.
@@ -41,8 +42,9 @@ const (
 	// about the hosts and the state of Port or, if Port has number 0, about refused claims at its
 	// switch or repairs of it.
 	EventsLeftOut
-	// LoopFound means that Port was blocked because a foreign bridge connects it with the port
-	// From. LoopGone means that the loop is gone and Port is used again.
+	// LoopFound means that Port was blocked because a foreign bridge, which the controller does not
+	// control, connects it with the port From. LoopGone means that the loop is gone and Port is used
+	// again.
 	LoopFound
 	LoopGone
 )

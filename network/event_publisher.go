@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// publisher passes every event to subscribers within the controller, and publishes events at a
-// bounded rate beyond it.
+// publisher passes every event to subscribers within the controller, and publishes events outside
+// the controller at a bounded rate.
 type publisher struct {
 	log            *slog.Logger
 	publish        func(kind string, attrs any) // nil if nothing is published
@@ -45,7 +45,8 @@ func (t *publisher) subscribe(f func(Event)) {
 	t.subs.Store(&subs)
 }
 
-// emit passes an event on. The caller must not hold locks.
+// emit passes an event to the subscribers, and publishes it unless there are too many. The caller
+// must not hold locks.
 func (t *publisher) emit(e Event) {
 	if e.At.IsZero() {
 		e.At = time.Now()

@@ -88,8 +88,8 @@ type hostAnswer struct {
 	waiters int
 }
 
-// awaitAnswer begins to wait for the next answer of a host for the address. The channel done of the
-// result is closed when it has arrived. The caller ends the wait with cancelAnswer.
+// awaitAnswer begins to wait for the next answer of a host for the address. The result's channel done
+// is closed when the answer has arrived. The caller ends the wait with cancelAnswer.
 func (e *probeReceiver) awaitAnswer(a netip.Addr) *hostAnswer {
 	e.mu.Lock()
 	defer e.mu.Unlock()

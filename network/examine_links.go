@@ -137,7 +137,7 @@ func (d *Doctor) unexamined(ctx context.Context, k undirectedLink) string {
 // probesKey returns the key of the rule that sends a link's probes to the controller.
 func probesKey(k PortRef) string { return "linkprobe/" + k.String() }
 
-// probesOf matches the frames of one direction where they arrive.
+// probesOf returns the match for the frames of one direction at the port where they arrive.
 func probesOf(w *linkprobe.Direction) openflow.Match {
 	return openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC))
 }

@@ -69,9 +69,9 @@ func (b *broadcastTree) run(ctx context.Context) {
 	}
 }
 
-// settled reports whether the links have been found that existed before a start. Until then the
-// tree's rules from before a restart are left alone, and a new network floods through the
-// controller.
+// settled reports whether the links that existed before the controller's start should have been
+// found. Until then the tree's rules from before a restart are left alone, and a new network floods
+// through the controller.
 func (b *broadcastTree) settled() bool {
 	var oldest, youngest time.Duration
 	for i, s := range b.switches.list() {
@@ -217,7 +217,8 @@ func mergeRules(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 
 // keepUnsettled keeps the old rules of switches whose connection was lost a moment ago, or whose
 // links have not been found again since: losing the connection must not interrupt a switch's
-// traffic. That ends before the neighbours' ports count as edge ports, or a loop could close.
+// traffic. The old rules are kept only until shortly before the neighbours' ports count as edge
+// ports; otherwise a loop could close.
 func (b *broadcastTree) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
 	unsettled := map[openflow.DatapathID]bool{}
 	keep := func(d openflow.DatapathID) bool {

@@ -57,8 +57,8 @@ func newProactive(c *Config, b *broadcastTree, o *Owner, h *hosts.Table, topo *a
 }
 
 const (
-	// adoptionGrace is how long after a start rules are kept that lead to hosts whose switch has
-	// not reconnected.
+	// adoptionGrace is the time after the controller's start during which rules that lead to a host
+	// are kept although the host's switch has not reconnected.
 	adoptionGrace = 30 * time.Second
 	// maxPlanningTime is the longest planning time that counts for the pause before the next
 	// planning.

@@ -20,9 +20,9 @@ const (
 	Silent   Fault = "silent"    // a host that a service needs does not answer
 )
 
-// Addresses returns faults in the places of hosts. An address in two VLANs behind one port is a
-// router's; at two ports it is most likely one host, behind a circuit that translates VLANs,
-// that looks like two.
+// Addresses returns faults in the places of hosts. A MAC address in two VLANs behind one port
+// belongs to a router, which is no fault. In two VLANs at two ports it most likely belongs to one
+// host that looks like two, because a circuit translates VLANs.
 func Addresses(hosts []topology.Host) (out []Finding) {
 	first := map[openflow.MAC]topology.Host{}
 	for _, h := range hosts {

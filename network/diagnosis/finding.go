@@ -29,8 +29,8 @@ const (
 type Finding struct {
 	Fault Fault
 	Level Level
-	// From is the place: a port, or a switch if the port is 0. With To it is a direction of a
-	// link.
+	// From is the place of the fault: a port, or a switch if the port is 0. If To is set, the fault
+	// is in the direction of a link that leads from From to To.
 	From, To topology.PortRef
 	// Found describes the fault, and Remedy says what to do.
 	Found, Remedy string
@@ -43,8 +43,8 @@ type Report struct {
 	// MTU is the MTU that links were expected to have, in bytes of an IP packet.
 	MTU          int
 	Began, Ended time.Time // Ended is zero while it runs
-	// Links is the number of examined links, Frames the number of frames that the examination
-	// took, and MostFrames the largest number for one link.
+	// Links is the number of examined links, Frames the number of frames that were sent over them,
+	// and MostFrames the largest number of frames that were sent over one link.
 	Links, Frames, MostFrames int
 	Findings                  []Finding
 }

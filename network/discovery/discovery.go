@@ -151,7 +151,7 @@ func (d *Discovery) port(at topology.PortRef) *port {
 	return nil
 }
 
-// PortUp starts to probe a port. A known port starts from the beginning.
+// PortUp starts to probe a port. If the port is known already, it first loses its links and state.
 func (d *Discovery) PortUp(at topology.PortRef, mac openflow.MAC, now time.Time) []Change {
 	d.mu.Lock()
 	defer d.mu.Unlock()

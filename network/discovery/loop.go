@@ -38,8 +38,8 @@ type suspicion struct {
 
 func (l *loop) blocked() bool { return !l.until.IsZero() }
 
-// LoopProbe appends the loop probe to be sent out of a port, which must be sent at once. It returns
-// nil if the port is down.
+// LoopProbe appends the loop probe for a port to b. The caller must send it out of the port at once.
+// LoopProbe returns nil if the port is down.
 func (d *Discovery) LoopProbe(b []byte, at topology.PortRef, now time.Time) []byte {
 	d.mu.Lock()
 	p := d.port(at)
@@ -113,7 +113,7 @@ func (d *Discovery) block(from, here *port, now time.Time) []Change {
 		}
 	}
 	if !from.edge || !here.edge {
-		// This may be a new link of which the first link probe was lost, as while a switch connects.
+		// The first link probe of a new link may have been lost, which happens while a switch connects.
 		if s := &here.loop.suspect; s.other != from.at || now.Sub(s.at) > d.opts.Lifetime {
 			*s = suspicion{other: from.at, at: now}
 			return nil

@@ -111,7 +111,7 @@ var (
 	// link: a recorded probe.
 	ErrReplayed = errors.New("discovery: replayed probe")
 	// ErrLate means a probe that was in flight for too long, or was overtaken by a later one,
-	// because the link is full or the machine busy. It says nothing about the link.
+	// because the link is full or the machine busy. Such a probe shows nothing about the link.
 	ErrLate = errors.New("discovery: late probe")
 	// ErrGuarded means an authentic probe through a port that Options.Guard refuses.
 	ErrGuarded = errors.New("discovery: probe through a port kept for hosts")

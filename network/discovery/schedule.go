@@ -108,7 +108,7 @@ func (s *schedule) remove(p *port) {
 	}
 }
 
-// reschedule updates a switch's place after a change of its queue.
+// reschedule updates the time at which an idle switch is due, after a change of the switch's queue.
 func (s *schedule) reschedule(m *switchPorts) {
 	if !m.inTurns {
 		m.due = m.queue[0].due

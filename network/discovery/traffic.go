@@ -58,11 +58,14 @@ func (d *Discovery) lastSign(p, to *port) time.Time {
 	return earliest(to.traffic.receivedAfter, p.traffic.sentAfter)
 }
 
-// minUnanswered is the number of unanswered probes before a link can end. A controller that has
-// stalled for a lifetime has sent none in that time, and has not read what has arrived.
+// minUnanswered is the number of probes that must have been sent in vain before a link can end. A
+// controller that has stalled for a lifetime has sent no probes in that time, and has not read those
+// that have arrived.
 const minUnanswered = 2
 
-// endIfSilent removes a link that has shown no sign for a lifetime.
+// endIfSilent removes a link that is not known to have carried anything for a lifetime. If the link
+// carries packets and only its probes are missing, endIfSilent keeps it and reports LinkUnprobed
+// once.
 func (d *Discovery) endIfSilent(p *port, now time.Time) (changes []Change) {
 	if now.Sub(p.outLink.probedAt) <= d.opts.Lifetime || p.outLink.probesSent < minUnanswered {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// anyGroup matches every group address, including broadcast.
+// anyGroup returns a match field for every group address, including broadcast.
 func anyGroup() openflow.OXM {
 	group := openflow.MAC{1}
 	o := openflow.EthDst(group)

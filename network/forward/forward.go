@@ -41,7 +41,7 @@ type View struct {
 }
 
 // PacketOut is a packet to be sent. If Data is nil, it is the packet that the decision is about.
-// InPort is the packet's in-port for the switch.
+// InPort is the in-port with which the switch applies the actions.
 type PacketOut struct {
 	Switch  openflow.DatapathID
 	InPort  uint32

@@ -401,8 +401,9 @@ func (t *Table) PendingClaim(h *packet.Headers, at topology.PortRef) *Claim {
 	return nil
 }
 
-// Place moves a host to the port at which a service manages it, and gives it its address,
-// whatever packets said before. It ends pending claims about both.
+// Place moves a host to the port at which a service manages it, and gives the host its address,
+// whatever packets have claimed. Pending claims about the host or the address have no effect
+// afterwards.
 func (t *Table) Place(mac openflow.MAC, addr netip.Addr, at topology.PortRef, now time.Time) []Change {
 	if !t.pins.Load().allow(mac, addr, at) {
 		return nil

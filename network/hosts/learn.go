@@ -55,8 +55,8 @@ type observation struct {
 	sender senderInfo
 	now    time.Time
 	seen   time.Time // when the frame arrived: earlier than now if it had to be confirmed first
-	// confirmed is the host about which this claim has been accepted. placed is true if a
-	// service has placed the host; then nothing has to be confirmed.
+	// confirmed, if set, is the known host about which the observation's claim has been accepted.
+	// placed is true if a service has placed the host; then nothing has to be confirmed.
 	confirmed *entry
 	placed    bool
 }
