@@ -68,15 +68,15 @@ type FlowOptions[T any] struct {
 	Log    *slog.Logger
 	// Identify reports whether a packet belongs to a flow of the service, and returns the flow's
 	// name and the value with which it begins. It runs on the switch's goroutine for every packet
-	// that a switch sends to the controller, and must not block. If a packet arrives at a port
-	// that the flow's rules do not match, as after its host has moved, Place is called again. It is
-	// not needed if flows begin only with Begin.
+	// that a switch sends to the controller, and must not block. If a packet arrives at a port that
+	// the flow's rules do not match, as after its host has moved, Place is called again. Identify
+	// is not needed if flows begin only with Begin.
 	Identify func(p *network.PacketIn) (name string, first T, ok bool)
 	// Place decides where a flow goes. It returns the flow's rules and its new value. It is given
 	// the value that Identify or Place returned last, also after a restart, and is called again
 	// when the network has changed. Calls for several flows run concurrently; ctx has a deadline.
-	// If Place returns an error, the flow's packets are forwarded as without the service, and the
-	// rules that it has stay until it can be placed.
+	// If Place returns an error, the flow's packets are forwarded as without the service. If the
+	// flow has rules, these stay until it can be placed.
 	Place func(ctx context.Context, name string, v T) (T, network.Program, error)
 	// MaxFlows bounds the flows; zero means 4096. MaxPerPort bounds the flows whose first packets
 	// arrived at one port; zero means an eighth of MaxFlows. The flows of one switch are bounded by

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Network is the part of *network.Network that services use beside their rules.
+// Network lists the methods of *network.Network that services use. Those for rules are in Ledger.
 type Network interface {
 	Topology() *network.Topology
 	// Datapaths returns the connected switches, and EdgeSwitches those of them that may have
@@ -29,7 +29,7 @@ type Network interface {
 	// PlaceHost records the MAC address, IP address and port of a host that a service manages.
 	PlaceHost(openflow.MAC, netip.Addr, network.PortRef)
 	// SetVirtual replaces the virtual addresses of a service, which belong to no host. Virtual
-	// finds one.
+	// finds a virtual address.
 	SetVirtual(service string, all map[netip.Addr]openflow.MAC) error
 	Virtual(netip.Addr) (network.Virtual, bool)
 	// Anchored returns the anchor of a moving host that a service manages.

@@ -330,9 +330,9 @@ func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *itemState, decl
 	return true, nil
 }
 
-// withoutExpired returns the rules without those that have expired in their switches. These are the
-// rules with a timeout that are unchanged from before, the program that was last written, and that
-// the ledger no longer lists in there.
+// withoutExpired returns rules without those that have expired in their switches. before holds the
+// rules that were last written, and there those that the ledger lists now. A rule with a timeout
+// has expired if it is unchanged from before and missing in there.
 func withoutExpired(rules, before []network.Rule, there []network.InstalledRule) []network.Rule {
 	type place struct {
 		at  openflow.DatapathID

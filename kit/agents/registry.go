@@ -28,7 +28,7 @@ const (
 )
 
 // Client is the registry's connection to an agent: a *control.Client, or a type that embeds one. R
-// is the type of an agent's records, and L that of what it has in progress.
+// is the type of an agent's records, and L the type of its work in progress.
 type Client[R, L any] interface {
 	Status(context.Context) (control.Status, error)
 	Drain(context.Context, bool) (control.Status, error)

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/kit/control"
 )
 
-// Errors holds the results of one request to several agents, in the agents' order. It is nil for an
-// agent that succeeded.
+// Errors holds the results of one request to several agents, in the agents' order. The element of
+// an agent that succeeded is nil.
 type Errors []error
 
 // Together calls ask for several agents at once, and returns when all calls have returned. Their

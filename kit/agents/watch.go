@@ -146,8 +146,8 @@ func (r *Registry[C, R, L]) completeState(ctx context.Context, a *Agent[C]) {
 	defer cancel()
 	st, err := a.Client.Status(ctx)
 	if draining := a.State().Draining; err == nil && st.Draining != draining {
-		// The agent was drained for a controller that no longer knows about it, or could
-		// not be reached when it was to be drained.
+		// The agent was drained for a controller that has lost this setting, or it could not be
+		// reached when it was to be drained.
 		st, err = a.Client.Drain(ctx, draining)
 	}
 	if err == nil {

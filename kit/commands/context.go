@@ -12,7 +12,7 @@ import (
 const (
 	// ContextsVariable is the environment variable that names the operator's file of contexts.
 	ContextsVariable = "SLUICE_CONTEXTS"
-	// ContextsFileIs describes the location of that file for the reference.
+	// ContextsFileIs describes the location of the file of contexts, for the reference.
 	ContextsFileIs = "`~/.config/sluice/contexts.yaml` unless `SLUICE_CONTEXTS` names another"
 )
 

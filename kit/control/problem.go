@@ -9,7 +9,7 @@ import (
 // Code is the machine-readable kind of a Problem.
 type Code string
 
-// The codes: for requests in general, for new work, and for what that work needs.
+// The codes are for requests in general, then for new work, and then for what new work needs.
 const (
 	CodeBadRequest Code = "bad-request" // the request is wrong; Field says where
 	CodeNotFound   Code = "not-found"   // nothing has this name
