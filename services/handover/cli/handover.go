@@ -84,7 +84,8 @@ func handoverDevicesCommand(app *commands.App) *cobra.Command {
 		list, d.Show(), written(d.Set()), remove)
 }
 
-// written is a command that replaces what there may not be yet.
+// written adds to the description of a set command that the command also adds an item that does not
+// exist yet.
 func written(set *cobra.Command) *cobra.Command {
 	set.Short += ", or add one"
 	return set
@@ -97,8 +98,8 @@ func handoverLeasesCommand(app *commands.App) *cobra.Command {
 		commands.Remove(app, "end DEVICE", "End a device's lease and remove its rules", handoverPath+"leases"))
 }
 
-// cancellable adds the flag --cancel, which undoes what the command does by a DELETE of the same
-// path.
+// cancellable adds the flag --cancel. With it, the command sends a DELETE request to path, which undoes
+// its earlier run.
 func cancellable(app *commands.App, cmd *cobra.Command, path string) *cobra.Command {
 	do, cancel := cmd.RunE, false
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel it")

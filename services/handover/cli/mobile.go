@@ -59,8 +59,8 @@ again. If an earlier daemon was killed, its changes are restored, too.`,
 	})
 }
 
-// mobileConfig translates the configuration. With keep, an address that is made
-// for the virtual interface is kept for the next time.
+// mobileConfig converts the configuration file into the daemon's configuration. keep stores the MAC
+// address that is derived for the virtual interface, so that later runs use it again.
 func mobileConfig(c *Mobile, log *slog.Logger, keep bool) (mobile.Config, error) {
 	m := mobile.Config{
 		Device: c.Device, StateDir: c.StateDir, Socket: c.Socket, SocketGroup: -1,
@@ -92,7 +92,8 @@ func mobileConfig(c *Mobile, log *slog.Logger, keep bool) (mobile.Config, error)
 	return m, mobileKey(c, &m)
 }
 
-// mobileKey adds what needs the device's key.
+// mobileKey sets the parts of the daemon's configuration that need the device's key: the signing of
+// DHCP messages, and the source of orders.
 func mobileKey(c *Mobile, m *mobile.Config) error {
 	if c.KeyFile == "" {
 		return nil
@@ -151,7 +152,8 @@ that runs again does so by itself.)`,
 	return cmd
 }
 
-// socketFlag is where the daemon listens, for commands that talk to it.
+// socketFlag adds the flag --socket to a command that talks to the daemon, and returns its value: the
+// path of the daemon's control socket.
 func socketFlag(cmd *cobra.Command) *string {
 	var socket string
 	command.EnvFlag(cmd.Flags(), &socket, "socket", "", "SLUICE_SOCKET", DefaultMobile().Socket, "control socket of the daemon")

@@ -47,7 +47,7 @@ type MobileInterface struct {
 	Cost  int `yaml:"cost" min:"0" max:"1000000" doc:"What its use costs, for the criterion cost, in any unit."`
 }
 
-// Datapath says how packets are carried.
+// Datapath holds the settings of the datapath.
 type Datapath struct {
 	Overlap time.Duration `yaml:"overlap" min:"0s" max:"10s" doc:"How long after a move the old interface is still listened to. At least as long as the network sends there."`
 }
@@ -58,7 +58,7 @@ type Probe struct {
 	Window   int           `yaml:"window" min:"5" max:"1000" doc:"Over how many probes loss is counted."`
 }
 
-// MobileDHCP says how networks are joined.
+// MobileDHCP holds the settings of the DHCP client, by which the daemon joins networks.
 type MobileDHCP struct {
 	HostName   string        `yaml:"host_name" pattern:"[A-Za-z0-9][A-Za-z0-9.-]{0,62}" form:"a host name" doc:"Name that DHCP servers are told. Empty: none."`
 	Retransmit time.Duration `yaml:"retransmit" min:"50ms" max:"10s" doc:"How long to wait before a request is sent again the first time; the wait doubles, up to 4s."`
@@ -72,7 +72,7 @@ type Orders struct {
 	CA     string `yaml:"ca" file:"yes" doc:"Authority of the controller's certificate, PEM. Empty: the system's authorities."`
 }
 
-// DefaultMobile is the configuration of a device that is told nothing.
+// DefaultMobile returns a configuration with the default values.
 func DefaultMobile() *Mobile {
 	return &Mobile{
 		StateDir: filepath.Join(config.DefaultDataDir(), "mobile"), Socket: "/run/sluice/mobile.sock",
@@ -90,7 +90,7 @@ func DefaultMobile() *Mobile {
 	}
 }
 
-// Names are the interfaces in the order of preference.
+// Names returns the names of the interfaces in the order of preference.
 func (m *Mobile) Names() []string {
 	return slices.SortedFunc(maps.Keys(m.Interfaces), func(a, b string) int {
 		return cmp.Or(m.Interfaces[a].Order-m.Interfaces[b].Order, strings.Compare(a, b))
@@ -132,5 +132,5 @@ func (m *Mobile) checkOrders(k *config.Checker) {
 	k.Require(u.Scheme != "http" || local, "orders.server", "without TLS", "https, or somebody on the way could give orders")
 }
 
-// Logging returns what is logged, and how.
+// Logging returns the settings of the log.
 func (m *Mobile) Logging() config.Log { return m.Log }

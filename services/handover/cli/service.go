@@ -1,4 +1,4 @@
-// Package cli has the commands of handover: those of operators, and the daemon of mobile devices
+// Package cli holds the commands of handover: those of operators, and the daemon of mobile devices
 // with its configuration.
 package cli
 
@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover"
 )
 
-// Service returns what the program has of handover.
+// Service returns the service's definition, commands and configuration files, for the program sluice.
 func Service() commands.Service {
 	return commands.Service{
 		Definitions: []kit.Definition{handover.Definition()},

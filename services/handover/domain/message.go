@@ -124,8 +124,8 @@ type Verify struct {
 	Evidence Evidence `json:"evidence"`
 }
 
-// Withdraw revokes a move. If it names no move, it says that the sender no longer has a part in the
-// device's chain.
+// Withdraw revokes a move. If it names no move, it says that the sender and the receiver no longer
+// exchange the device's packets.
 type Withdraw struct {
 	Envelope
 	Subject

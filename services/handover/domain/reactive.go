@@ -192,7 +192,7 @@ func (s *Receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, erro
 		}
 		homes = append(homes, a)
 		if a.Host == a.from.Name && len(homes) == 1 {
-			return a, nil // at home: no other answer takes precedence
+			return a, nil // the device is at home: no other answer takes precedence
 		}
 	}
 	return resolve(hosts, homes)

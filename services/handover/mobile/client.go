@@ -81,7 +81,8 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
-// known returns the problem as the error that its code stands for, if there is one.
+// known returns the problem as an error that wraps the error of its code. For an unknown code it
+// returns the problem itself.
 func (p *problem) known() error {
 	for _, c := range codes {
 		if p.Code == c.code {

@@ -19,22 +19,22 @@ type Config struct {
 	Device string
 	// Key is the device's key, with which it signs requests; empty for none.
 	Key []byte
-	// StateDir is the directory of what must survive the daemon: the lease, and the changes to the
-	// device that have to be undone.
+	// StateDir is the directory of the data that must survive the daemon: the lease, and the changes
+	// to the device that have to be undone.
 	StateDir string
 	// Socket is the path of the control socket; empty for none.
 	Socket string
 	// SocketGroup is the group that may use the socket, besides its owner; -1 for none.
 	SocketGroup int
 
-	// VNI is the name of the virtual interface, VNIMAC its address and MTU its MTU; if MTU is 0
-	// the datapath chooses it.
+	// VNI is the name of the virtual interface, VNIMAC its MAC address and MTU its MTU in bytes. If
+	// MTU is 0, the datapath chooses the MTU.
 	VNI    string
 	VNIMAC openflow.MAC
 	MTU    int
 	// Interfaces are the physical interfaces, in the order of preference.
 	Interfaces []Interface
-	// Overlap is how long after a move the old interface is still listened to.
+	// Overlap is how long after a move the device still receives on the old interface.
 	Overlap time.Duration
 
 	// Policy says when to move.

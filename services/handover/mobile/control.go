@@ -24,8 +24,8 @@ const (
 // MoveRequest is a request to move.
 type MoveRequest struct {
 	Interface string `json:"interface"`
-	// Hold is how many seconds the device stays there, whatever the policy says; negative for
-	// without end. 0 leaves the next choice to the policy.
+	// Hold is how many seconds the device stays on the interface, whatever the policy says. A
+	// negative value means without end, and 0 leaves the next choice to the policy.
 	Hold float64 `json:"hold_seconds"`
 	Why  string  `json:"why,omitempty"`
 }
@@ -141,7 +141,7 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if s.Shutdown(ending) != nil {
-			_ = s.Close() // stopTimeout was long enough for clients that still wait
+			_ = s.Close() // some clients still wait after stopTimeout; they get no answer
 		}
 	})()
 	err := s.Serve(l)

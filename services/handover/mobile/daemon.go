@@ -26,7 +26,7 @@ type Daemon struct {
 	ctx      context.Context // context of everything the loop starts
 	wake     *time.Timer
 	radios   *time.Ticker // ticks when radio signals are read
-	// overlap fires when listening to a left interface may end.
+	// overlap fires when the device may stop receiving on an interface that it has left.
 	overlap *time.Timer
 
 	started     time.Time
@@ -37,8 +37,8 @@ type Daemon struct {
 	// active.
 	active *iface
 	since  time.Time
-	// requested is an interface that somebody has asked for, until requestedUntil (zero: without
-	// end).
+	// requested is the interface that a user or the network has asked for; empty if none. The
+	// request ends at requestedUntil; zero means without end.
 	requested      string
 	requestedUntil time.Time
 	attempt        *attempt
@@ -53,34 +53,36 @@ type iface struct {
 	Interface
 	link  device.Link
 	radio device.Radio
-	// noRadioUntil is until when the interface is not asked again whether it has a radio.
+	// noRadioUntil is the time before which the daemon does not look again for a radio of the
+	// interface.
 	noRadioUntil time.Time
 	// attached reports whether the datapath has the interface, with link's index and address.
 	attached bool
 	// joined reports whether the network has granted the lease on the interface since its link
 	// last came up.
 	joined bool
-	// lost is when its link went down.
+	// lost is when the interface's link went down.
 	lost time.Time
-	// leftUntil is until when packets may still be in flight there, after the device has left the
-	// interface or has given up a move to it.
+	// leftUntil is the time until which packets to the interface may still be in flight after the
+	// device has left it or has given up a move to it.
 	leftUntil time.Time
 	// sample is the latest result of probing.
 	sample  probe.Sample
 	probing *probing
-	// wentSilent is when the device last left the interface because it was silent, silences how
-	// often that has happened in a row.
+	// wentSilent is when the device last left the interface because the interface was silent.
+	// silences is how often that has happened in a row.
 	wentSilent time.Time
 	silences   int
-	// backoff says why and how long the interface is not used; failures counts the failures in a
-	// row that led to it.
+	// backoff says why and how long the interface is not used. failures counts the failures to join
+	// its network in a row.
 	failures int
 	backoff  backoff
 }
 
-// backoff keeps the device from using an interface that has failed. Answered probes end it, since
-// they are newer, but not at once: the edge may answer for a while although no packet gets
-// through. If there is nothing else, an interface that answers is used.
+// backoff keeps the device from using an interface that has failed. If the interface was silent, a
+// probe that is answered later ends the back-off, but not at once: the edge may answer for a while
+// although no packet gets through. If no other interface can be used, the device uses one that answers
+// during its back-off.
 type backoff struct {
 	why          string
 	since, until time.Time
@@ -125,7 +127,7 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	defer cancel()
 	d.ctx, d.inbox.closed = ctx, ctx.Done()
 	d.wake, d.overlap = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	d.overlap.Stop() // until there is an overlap
+	d.overlap.Stop() // a move starts the timer
 	d.radios = time.NewTicker(radioInterval)
 	defer d.wake.Stop()
 	defer d.overlap.Stop()

@@ -176,7 +176,7 @@ func (h *leaseholder) load() {
 	}
 	var l lease.Lease
 	if err := json.Unmarshal(b, &l); err != nil || !l.Valid(time.Now()) {
-		return // not usable; the first lease replaces it
+		return // the file is not usable; the first lease replaces it
 	}
 	h.lease = &l
 }

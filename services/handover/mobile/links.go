@@ -65,7 +65,7 @@ func (d *Daemon) linkChanged(l device.Link) {
 }
 
 // fitMTU adapts the virtual interface, and the routes of the lease, to the changed MTU of a link.
-// Larger packets would be lost there without notice.
+// Packets larger than the MTU would be lost at the link without notice.
 func (d *Daemon) fitMTU(i *iface) {
 	ctx, cancel := d.datapathContext()
 	defer cancel()
@@ -134,7 +134,8 @@ func (d *Daemon) attach(i *iface) {
 	i.attached = true
 }
 
-// detach removes an interface from the datapath that is gone or has become another one.
+// detach removes an interface from the datapath after the interface has vanished, or another has taken
+// its name.
 func (d *Daemon) detach(i *iface) {
 	i.attached = false
 	d.linkLost(i)
@@ -151,8 +152,8 @@ func (d *Daemon) detach(i *iface) {
 	}
 }
 
-// noRadioFor is how long an interface without a radio is not asked again: asking would be most of
-// what an idle daemon does.
+// noRadioFor is how long the daemon does not look again for a radio of an interface that had none:
+// looking would be most of the work of an idle daemon.
 const noRadioFor = time.Minute
 
 // readRadios reads all radio signals. A link to another access point is a new link.

@@ -66,8 +66,8 @@ type result struct {
 	err  error
 }
 
-// decide chooses an interface. It begins a move if that is not the active one, or if its network
-// has to be joined again.
+// decide chooses an interface. It begins a move if the chosen interface is not the active one, or if
+// the device has to join its network again.
 func (d *Daemon) decide() {
 	now := time.Now()
 	if !d.requestedUntil.IsZero() && !now.Before(d.requestedUntil) {
@@ -123,13 +123,13 @@ func (d *Daemon) lastResort(i *iface, now time.Time) bool {
 	if i.sample.Silent || !i.sample.Answered.After(i.backoff.since) {
 		return false
 	}
-	// The back-off still holds between two networks that answer at their edges but carry nothing:
+	// The back-off still holds between two networks that answer at their edges but forward no packets:
 	// otherwise the device would alternate between them without a pause.
 	cutOff := d.active == nil || !d.active.usable()
 	return cutOff && i.backoff.silent || !now.Before(i.backoff.lastResort)
 }
 
-// schedule sets the timer for the next decision that no event will cause.
+// schedule sets the timer for the next decision that is due without an event.
 func (d *Daemon) schedule(now, again time.Time) {
 	next := now.Add(time.Hour)
 	for _, t := range []time.Time{again, d.requestedUntil} {
@@ -150,8 +150,8 @@ func (d *Daemon) schedule(now, again time.Time) {
 	d.wake.Reset(next.Sub(now))
 }
 
-// begin starts a move. From now on the device also listens to the target, if the old interface is
-// still good and the datapath can do so.
+// begin starts a move. From now on the device also receives on the target, if the old interface is
+// still usable and the datapath can receive on both.
 func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.cfg.AttachTimeout)
 	a := &attempt{target: target, why: why, started: time.Now(), cancel: cancel}
@@ -184,8 +184,8 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 	})
 }
 
-// use makes the datapath send by an interface and listen to it, to the others named, and to those
-// where earlier packets may still be in flight.
+// use makes the datapath send by the interface send. The datapath receives on send, on the interfaces
+// in also, and on those where packets may still be in flight after the device has left them.
 func (d *Daemon) use(send *iface, also ...*iface) error {
 	receive, now := []string{send.Name}, time.Now()
 	var again time.Time
@@ -211,7 +211,7 @@ func (d *Daemon) use(send *iface, also ...*iface) error {
 	return nil
 }
 
-// endOverlap stops listening to interfaces whose overlap has ended.
+// endOverlap stops receiving on interfaces whose overlap has ended.
 func (d *Daemon) endOverlap() {
 	if d.active == nil {
 		return

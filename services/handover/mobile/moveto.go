@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// MoveTo moves the device to an interface. With a hold it stays there for that long, or without
-// end if hold is negative, whatever the policy says. A device that is there already joins the
-// network again.
+// MoveTo moves the device to an interface. If hold is not 0, the device stays there for that long, or
+// without end if hold is negative, whatever the policy says. A device that uses the interface already
+// joins the network again.
 func (d *Daemon) MoveTo(ctx context.Context, name, why string, hold time.Duration) (Move, error) {
 	done := make(chan result, 1)
 	posted := d.inbox.post(ctx, func() {

@@ -17,8 +17,9 @@ import (
 // derived from is missing.
 const vniMACFile = "vni-mac"
 
-// ChooseVNIMAC returns the virtual interface's address if none is configured. It is derived once
-// from that of the first interface that is present, and stored in the directory if keep is set.
+// ChooseVNIMAC returns the virtual interface's MAC address for a device for which none is configured.
+// It returns the address stored in stateDir. If none is stored, it derives one from the MAC address of
+// the first interface that is present, and stores it if keep is set.
 func ChooseVNIMAC(stateDir string, interfaces []string, keep bool) (openflow.MAC, error) {
 	path := filepath.Join(stateDir, vniMACFile)
 	if b, err := os.ReadFile(path); err == nil {

@@ -23,8 +23,8 @@ type Order struct {
 
 // OrderSource is a controller that gives orders.
 type OrderSource interface {
-	// Follow calls f with each order until the connection or ctx ends, and connected once the
-	// connection is established.
+	// Follow connects to the controller, calls connected once the connection is established, and
+	// calls f with each order until the connection or ctx ends.
 	Follow(ctx context.Context, connected func(), f func(Order)) error
 	// Report tells the controller the result of an order.
 	Report(ctx context.Context, o Order, m Move, err error) error

@@ -56,7 +56,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.run(ctx, listener)
 }
 
-// owns reports whether a change was made to something that this daemon uses, too.
+// owns reports whether a change of an earlier daemon concerns an interface, setting or file that this
+// daemon uses as well.
 func (c Config) owns(change device.Change) bool {
 	if f := change.File; f != nil {
 		return f.Path == c.Resolver
@@ -64,8 +65,8 @@ func (c Config) owns(change device.Change) bool {
 	return slices.ContainsFunc(c.Interfaces, func(i Interface) bool { return i.Name == change.Link() })
 }
 
-// Restore undoes what a killed daemon has left: its changes to the device, and what its datapath
-// has created.
+// Restore undoes the changes that a killed daemon has made to the device, and removes what its datapath
+// has created. It returns the number of undone changes.
 func Restore(ctx context.Context, cfg Config) (restored int, err error) {
 	cfg = cfg.withDefaults()
 	journal, err := device.OpenJournal(cfg.StateDir)

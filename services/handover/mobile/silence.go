@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/services/handover/mobile/probe"
 )
 
-// neighbourInterval is how often the kernel is told again the gateway's address: it may have
-// learned another one meanwhile.
+// neighbourInterval is how often the daemon sets the gateway's MAC address in the kernel again: the
+// kernel may have learned another one meanwhile.
 const neighbourInterval = 10 * time.Second
 
 // startProbe starts to probe the gateway by an interface that has a link.

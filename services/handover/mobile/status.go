@@ -60,7 +60,7 @@ type InterfaceStatus struct {
 	MAC     openflow.MAC `json:"mac,omitzero"`
 	Present bool         `json:"present"`
 	Link    bool         `json:"link"`
-	// Sends and Receives say what the datapath uses it for.
+	// Sends and Receives report whether the datapath sends and receives by the interface.
 	Sends    bool `json:"sends"`
 	Receives bool `json:"receives"`
 	// Joined reports whether the network has granted the lease on it.
@@ -74,9 +74,10 @@ type InterfaceStatus struct {
 	Loss   float64       `json:"loss"`
 	Probes int           `json:"probes"`
 	RTT    time.Duration `json:"rtt_ns,omitempty"`
-	// Silent reports whether nothing is received on it any more although it has a link.
+	// Silent reports whether nothing is received on the interface any more although it has a link.
 	Silent bool `json:"silent"`
-	// Barred says why it is not used, and Until for how long.
+	// Barred says why the interface is not used for now, and Until is when that ends. Barred is empty
+	// for an interface that may be used.
 	Barred   string    `json:"barred,omitempty"`
 	Until    time.Time `json:"until,omitzero"`
 	Sent     uint64    `json:"sent_packets"`

@@ -32,7 +32,8 @@ type system interface {
 	watch(ctx context.Context, names []string, report func(device.Link)) error
 	// link returns the present state of one interface.
 	link(name string) (device.Link, error)
-	// adopt takes over an interface, forget drops one that is gone.
+	// adopt dedicates an interface to the virtual interface. forget drops the changes to an interface
+	// that is gone.
 	adopt(name string) error
 	forget(name string) error
 	// radio returns the radio's state, and false if there is no radio.
@@ -41,7 +42,7 @@ type system interface {
 	configure(l lease.Lease) error
 	unconfigure() error
 	neighbour(router netip.Addr, mac openflow.MAC) error
-	// dhcp opens a socket for DHCP, probes one for the answers to probes.
+	// dhcp opens a socket for DHCP on an interface, and probes a socket for the answers to probes.
 	dhcp(index int) (conn, error)
 	probes(index int) (conn, error)
 }

@@ -194,8 +194,9 @@ func (w trajectory) next(cells []Cell, current, before network.PortRef, hysteres
 	return best, found
 }
 
-// score returns the value that hysteresis is applied to, in seconds: the stay in a cell that covers the
-// device, or the time until the device enters another one.
+// score returns the value that hysteresis is applied to; a greater one is better. It is the stay in
+// seconds if the cell covers the device when it leaves the present one. Otherwise it is the negated
+// number of seconds until the device enters the cell.
 func (c candidate) score() float64 {
 	if c.covers {
 		return c.stay

@@ -60,8 +60,8 @@ func (i Interface) check(c Config) error {
 const usualMTU = 1500
 
 // FitMTU returns the MTU for a VNI whose frames leave by the named interfaces, in the network
-// namespace of the calling thread: the smallest of theirs and of c's. Nil stands for the
-// interfaces of c.
+// namespace of the calling thread: the smallest of their MTUs and of c.MTU. Nil names stand for
+// c.Interfaces.
 func (c Config) FitMTU(names []string) int {
 	if names == nil {
 		for _, i := range c.Interfaces {

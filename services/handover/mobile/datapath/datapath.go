@@ -22,7 +22,7 @@ const MaxInterfaces = 16
 type Interface struct {
 	// Name is the interface's name in the network namespace of the caller.
 	Name string
-	// MAC is the address by which its network knows it.
+	// MAC is the address by which the network knows the interface.
 	MAC openflow.MAC
 }
 
@@ -33,8 +33,8 @@ type Config struct {
 	VNI string
 	// VNIMAC is the address that the device's own stack uses.
 	VNIMAC openflow.MAC
-	// MTU bounds the VNI's MTU, which is the smallest of the attached interfaces' if that is less
-	// or if MTU is 0.
+	// MTU bounds the VNI's MTU. If MTU is 0, or the smallest MTU of the attached interfaces is less,
+	// the VNI gets that one.
 	MTU int
 	// Interfaces are attached at first. Others may be attached and detached later.
 	Interfaces []Interface
@@ -47,7 +47,7 @@ type Config struct {
 // but not ICMP, of which probes consist.
 type Traffic struct {
 	Sent, Heard uint64
-	// Quiet is the time since the last one was heard; 0 if there was none.
+	// Quiet is the time since the last packet was heard; 0 if none was.
 	Quiet time.Duration
 }
 

@@ -7,8 +7,8 @@
 // it. A datapath translates between the two: frames of the VNI leave by one chosen interface
 // with that interface's MAC address, and frames that come in by a chosen interface reach the VNI
 // with the VNI's. It rewrites both Ethernet headers and the payload of ARP and of IPv6 neighbour
-// discovery, so neither side ever sees the other's address. Which interface sends and which ones
-// are listened to is one atomic change (Use).
+// discovery, so neither side ever sees the other's address. One atomic change (Use) sets which
+// interface sends and which ones receive.
 //
 // # What stays with the interface
 //

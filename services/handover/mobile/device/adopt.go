@@ -68,8 +68,8 @@ func inventory(link netlink.Link) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("addresses: %w", err)
 	}
-	// The last change is undone first: addresses in their order, then the routes, of which those
-	// by a router need the others.
+	// Changes are undone in reverse order: first the addresses in their order, then the direct routes,
+	// and last the routes by a router, which need the direct ones.
 	out := slices.Concat(routed, direct)
 	for _, a := range slices.Backward(addresses) {
 		if c, ok := addressChange(name, a); ok {
@@ -143,14 +143,14 @@ func routeChange(link string, family int, r netlink.Route) (Change, bool) {
 	return Change{Route: out}, true
 }
 
-// strip removes what inventory has returned, and sets the link up.
+// strip removes the addresses and routes that inventory has returned, and sets the link up.
 func strip(link netlink.Link, quieten bool, quiet string) error {
 	if quieten {
 		if err := os.WriteFile(filepath.Join("/proc/sys", quiet), []byte("1"), 0o644); err != nil {
 			return err
 		}
 	}
-	// Routes first: some do not belong to an address.
+	// Routes are removed first, because some of them do not go away with an address.
 	for _, family := range families {
 		routes, err := routesOf(link, family)
 		if err != nil {

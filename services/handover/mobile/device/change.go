@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// Change is one change with what is needed to undo it. Exactly one of the pointers is set.
+// Change is one change, with the data to undo it. Exactly one of the pointers is set.
 type Change struct {
 	At      time.Time `json:"at"`
 	Sysctl  *Sysctl   `json:"sysctl,omitempty"`
@@ -47,7 +47,7 @@ type Address struct {
 	Label     string       `json:"label,omitempty"`
 	Scope     int          `json:"scope,omitempty"`
 	Flags     int          `json:"flags,omitempty"`
-	// Valid and Preferred are the remaining lifetimes; zero is unlimited.
+	// Valid and Preferred are the remaining lifetimes; zero means unlimited.
 	Valid     time.Duration `json:"valid,omitempty"`
 	Preferred time.Duration `json:"preferred,omitempty"`
 }
@@ -74,11 +74,12 @@ type File struct {
 	Old     []byte      `json:"old,omitempty"`
 	Mode    os.FileMode `json:"mode,omitempty"`
 	Existed bool        `json:"existed"`
-	// New is what was written. A file that another program has changed since is not restored.
+	// New is the content that was written. A file that another program has changed since is not
+	// restored.
 	New []byte `json:"new"`
 }
 
-// String returns what was changed.
+// String returns a description of the changed thing.
 func (c Change) String() string {
 	switch {
 	case c.Sysctl != nil:

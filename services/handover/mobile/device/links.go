@@ -55,7 +55,7 @@ func Watch(ctx context.Context, names []string, f func(Link)) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case !errors.Is(err, unix.ENOBUFS): // events were lost; the list makes up for them
+		case !errors.Is(err, unix.ENOBUFS): // after ENOBUFS, which means lost events, the list is read again
 			return fmt.Errorf("watch links: %w", err)
 		}
 	}
@@ -111,7 +111,7 @@ func (w *watcher) follow(events *nl.NetlinkSocket) error {
 			}
 			if m.Header.Type == unix.RTM_DELLINK {
 				if old, ok := w.known[l.Name]; ok && old.Index != l.Index {
-					continue // about an interface that another one has replaced
+					continue // the deleted interface's name belongs to another one already
 				}
 				l = Link{Name: l.Name}
 			}
@@ -121,7 +121,8 @@ func (w *watcher) follow(events *nl.NetlinkSocket) error {
 	}
 }
 
-// renamed reports that a name is free if its interface has got another one.
+// renamed reports that an interface's old name is no longer present if l shows that the interface has
+// a new name.
 func (w *watcher) renamed(l Link) {
 	for name, old := range w.known {
 		if l.Present && old.Index == l.Index && name != l.Name {

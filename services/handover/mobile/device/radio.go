@@ -20,7 +20,7 @@ import (
 type Radio struct {
 	// Signal is in dBm; zero if it is unknown.
 	Signal int
-	// AP is the access point that it is associated with; zero if that is unknown.
+	// AP is the access point that the radio is associated with; zero if that is unknown.
 	AP openflow.MAC
 }
 

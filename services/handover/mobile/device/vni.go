@@ -20,14 +20,15 @@ import (
 // protocol marks our routes: the number of DHCP.
 const protocol = unix.RTPROT_DHCP
 
-// Configure gives the virtual interface the lease's address, for as long as the lease lasts, and
-// routes with that metric. It removes what the interface had from another lease.
+// Configure gives the virtual interface the lease's address, for as long as the lease lasts, and the
+// lease's routes with the given metric. It removes the addresses and routes of an earlier lease.
 func Configure(vni string, l lease.Lease, metric int) error {
 	link, err := netlink.LinkByName(vni)
 	if err != nil {
 		return fmt.Errorf("virtual interface %s: %w", vni, err)
 	}
-	// First, because removing an address removes those that were added after it in its subnet.
+	// Other addresses are removed before the new one is added: removing an address also removes those
+	// that were added after it in its subnet.
 	if err := removeAddresses(link, func(p netip.Prefix) bool { return p != l.Address }); err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func removeAddresses(link netlink.Link, which func(netip.Prefix) bool) error {
 func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
 	wanted, mtu := map[netip.Prefix]bool{}, l.MTU
 	if mtu >= link.Attrs().MTU {
-		mtu = 0 // the interface's own MTU, which is less: larger packets would be lost
+		mtu = 0 // leave the interface's own MTU in force, which is smaller: larger packets would be lost
 	}
 	for _, r := range routesFor(l) {
 		route := &netlink.Route{
@@ -136,8 +137,8 @@ func routesFor(l lease.Lease) []lease.Route {
 	return routes
 }
 
-// SetNeighbour sets the router's address in the kernel, if the kernel has another one: the network
-// to which the device has moved may have another router.
+// SetNeighbour sets the router's MAC address in the kernel, if the kernel has a different one: the
+// network to which the device has moved may have another router.
 func SetNeighbour(vni string, router netip.Addr, mac openflow.MAC) error {
 	link, err := netlink.LinkByName(vni)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // gatewayMAC is the MAC address of the gateway.
 var gatewayMAC = openflow.MAC{2, 0, 0, 0, 0, 0xfe}
 
-// Network gives one address to one device, wherever it asks, and records where that was. (The real
+// Network gives one address to one device, at whatever place the device asks, and records these places. (The real
 // server is services/handover/dhcp; this one has no state and no registry, for tests of the device alone.)
 type Network struct {
 	Lasts time.Duration

@@ -50,8 +50,8 @@ func (w *Wire) SetGateway(ip netip.Addr, mac openflow.MAC) {
 	w.gateway, w.at = ip, mac
 }
 
-// Edge sets whether the gateway answers echo requests. If only is set, a host at the edge answers
-// ARP in its place, and the path from there is cut.
+// Edge sets whether only the edge of the network answers. If only is set, ARP requests for the gateway
+// are answered, but its echo replies are lost, as if the path beyond the edge were cut.
 func (w *Wire) Edge(only bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -39,7 +39,7 @@ type Port struct {
 
 // Config is the configuration of a client.
 type Config struct {
-	// MAC is the address of the virtual interface, chaddr of all messages.
+	// MAC is the MAC address of the virtual interface, which is chaddr in all messages.
 	MAC openflow.MAC
 	// HostName is sent unless it is empty.
 	HostName string
@@ -123,7 +123,7 @@ func (c *Client) discover(ctx context.Context, p Port, known *Lease) (Lease, err
 		return Lease{}, fmt.Errorf("%w: an offer of %v by %v", ErrRefused, address, server)
 	}
 	r := c.begin(dhcpv4.MessageTypeRequest)
-	r.xid = x.xid // the server may identify the offer by it
+	r.xid = x.xid // the server may identify its offer by the transaction's number
 	r.started = x.started
 	r.options = []dhcpv4.Option{
 		dhcpv4.OptRequestedIPAddress(address.AsSlice()),
@@ -206,7 +206,7 @@ func (c *Client) Release(p Port, l Lease) error {
 }
 
 // jitter varies a wait by up to a tenth either way, so that devices which lost their network
-// together do not ask together.
+// at the same time do not all ask at the same time.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }

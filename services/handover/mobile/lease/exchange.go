@@ -22,13 +22,14 @@ type exchange struct {
 	started time.Time
 	// client is the address that the device has (ciaddr); invalid before it has one.
 	client netip.Addr
-	// server is the only server that is asked; invalid means any.
+	// server and serverMAC are the addresses of the only server that is asked. If server is invalid,
+	// any server may answer.
 	server    netip.Addr
 	serverMAC openflow.MAC
 	options   []dhcpv4.Option
 	// tries is how often the message is sent; 0 means until the context ends.
 	tries int
-	// wait is the first wait for an answer; 0 means the client's.
+	// wait is the first wait for an answer; 0 means Config.Retransmit.
 	wait time.Duration
 }
 
@@ -92,7 +93,7 @@ func (c *Client) answer(ctx context.Context, p Port, x exchange, wait time.Durat
 	}
 }
 
-// requested holds the options that the device can use.
+// requested holds the options that the client requests, because the device can use them.
 var requested = []dhcpv4.OptionCode{
 	dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName,
 	dhcpv4.OptionInterfaceMTU, dhcpv4.OptionClasslessStaticRoute,

@@ -18,7 +18,7 @@ const (
 	ClientPort = 68
 )
 
-// minMessage is the length that relays and servers of BOOTP expect at least.
+// minMessage is the shortest message in bytes that relays and servers of BOOTP accept.
 const minMessage = 300
 
 var (

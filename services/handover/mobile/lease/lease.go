@@ -16,8 +16,8 @@ import (
 // Lease is an address that a server has granted, with its parameters.
 type Lease struct {
 	Address netip.Prefix `json:"address"`
-	// Server is the server's identifier, ServerMAC the source of its answer. Renewals are sent
-	// there.
+	// Server is the server's identifier, and ServerMAC the source of its answer. Renewals are sent
+	// to these addresses.
 	Server    netip.Addr   `json:"server"`
 	ServerMAC openflow.MAC `json:"server_mac"`
 	Router    netip.Addr   `json:"router,omitzero"`
@@ -27,8 +27,8 @@ type Lease struct {
 	MTU       int          `json:"mtu,omitempty"`
 
 	Granted time.Time `json:"granted"`
-	// Renew and Rebind are when the server, and then any server, is asked to extend the lease: T1
-	// and T2 of RFC 2131.
+	// Renew is when the client asks the server to extend the lease, and Rebind is when it asks any
+	// server: T1 and T2 of RFC 2131.
 	Renew   time.Time `json:"renew"`
 	Rebind  time.Time `json:"rebind"`
 	Expires time.Time `json:"expires"`
@@ -41,12 +41,12 @@ type Route struct {
 	Via netip.Addr `json:"via,omitzero"`
 }
 
-// Valid reports whether the address may be used at that time.
+// Valid reports whether the address may be used at the given time.
 func (l *Lease) Valid(at time.Time) bool {
 	return l != nil && l.Address.IsValid() && at.Before(l.Expires)
 }
 
-// Limits of what is accepted from a server.
+// Limits of the values that are accepted from a server.
 const (
 	minLease = 2 * time.Second
 	minMTU   = 576
@@ -77,7 +77,7 @@ func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) 
 	if lasts < minLease {
 		return Lease{}, fmt.Errorf("the server grants the address for %v only", lasts)
 	}
-	now = now.Round(0) // by the wall clock, which continues while the device is suspended
+	now = now.Round(0) // times follow the wall clock, which continues while the device is suspended
 	l := Lease{
 		Address: netip.PrefixFrom(address, bits),
 		Server:  server, ServerMAC: from,

@@ -35,7 +35,7 @@ const (
 // ErrReplaced is returned when another daemon has started to follow the orders to the same device.
 var ErrReplaced = errors.New("another daemon follows the orders to this device")
 
-// Options says whose orders are followed, and where.
+// Options holds the controller whose orders are followed, and the device that they are for.
 type Options struct {
 	// Server is the controller's URL, Device the device's name there, and Key its key.
 	Server, Device string
@@ -69,14 +69,14 @@ func New(o Options) (*Source, error) {
 	o.Server = strings.TrimSuffix(o.Server, "/")
 	transport := &http.Transport{
 		DialContext: o.Dial, DialTLSContext: tlsconn.DialTLS(o.Dial, o.TLS, tlsTimeout),
-		TLSClientConfig: o.TLS, TLSHandshakeTimeout: tlsTimeout, // for a proxy
+		TLSClientConfig: o.TLS, TLSHandshakeTimeout: tlsTimeout, // apply to connections through a proxy
 		ResponseHeaderTimeout: 10 * time.Second, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment,
 	}
 	return &Source{
 		opts: o, path: "/api/v1/handover/devices/" + url.PathEscape(o.Device) + "/orders",
 		http: &http.Client{
 			Transport: transport,
-			// A signature for one place must not be sent to another.
+			// A signature for one URL must not be sent to another.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
@@ -118,7 +118,7 @@ func (s *Source) Follow(ctx context.Context, connected func(), f func(mobile.Ord
 			return cause(ctx, fmt.Errorf("the stream of orders ends: %w", err))
 		}
 		if e.add(strings.TrimRight(string(line), "\r\n")) {
-			watchdog.Stop() // carrying out an order takes time
+			watchdog.Stop() // carrying out an order may take longer than silenceTimeout
 			if err := s.handle(e, f); err != nil {
 				return err
 			}
@@ -173,7 +173,7 @@ func (s *Source) handle(e event, f func(mobile.Order)) error {
 		return fmt.Errorf("read order %d: a hold of %q", o.ID, o.Hold)
 	}
 	if o.ID <= s.last.Load() {
-		return nil // carried out already
+		return nil // the order was carried out already
 	}
 	s.last.Store(o.ID)
 	why := o.Why

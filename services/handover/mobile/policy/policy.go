@@ -26,7 +26,8 @@ type Rules struct {
 	Criteria  []Criterion `yaml:"criteria" oneof:"order|cost|signal|loss" doc:"By what interfaces are compared, one after the other; the order decides in the end."`
 	MinSignal int         `yaml:"min_signal" min:"-120" max:"0" doc:"Signal in dBm below which an interface is left, if there is another. 0: none."`
 	MaxLoss   float64     `yaml:"max_loss" min:"0" max:"1" doc:"Share of the latest probes whose loss makes an interface be left, if there is another. 0: none."`
-	// An interface that is not in use must be better than the bounds by the margins, too.
+	// The margins apply between interfaces. An interface that is not in use must also be better than
+	// MinSignal and MaxLoss by them.
 	SignalMargin int           `yaml:"signal_margin" min:"0" max:"50" doc:"By how many dB another signal must be better."`
 	LossMargin   float64       `yaml:"loss_margin" min:"0" max:"1" doc:"By what share of probes another loss must be better."`
 	Dwell        time.Duration `yaml:"dwell" min:"0s" max:"1h" doc:"How long another interface must have been better."`
@@ -39,18 +40,18 @@ const minProbes = 5
 // Candidate is the state of an interface.
 type Candidate struct {
 	Name string
-	// Link reports whether it has a link: a carrier and, with radio, an access point.
+	// Link reports whether the interface has a link: a carrier and, with a radio, an access point.
 	Link bool
 	// Signal is in dBm; zero if the interface has no radio or the signal is unknown.
 	Signal int
 	Loss   float64
 	Probes int
 	Cost   int
-	// Silent reports whether nothing is received on it any more although it has a link. Answers
-	// reports whether a probe was answered since the interface in use has fallen silent.
+	// Silent reports whether nothing is received on the interface any more although it has a link.
+	// Answers reports whether a probe by it was answered since the interface in use has fallen silent.
 	Silent, Answers bool
-	// Barred says why it cannot be used for now; empty if it can. LastResort reports whether it
-	// may be used nevertheless if there is nothing else.
+	// Barred says why the interface cannot be used for now; it is empty if the interface can be
+	// used. LastResort reports whether it may be used nevertheless if no other can be used.
 	Barred     string
 	LastResort bool
 }
@@ -67,10 +68,11 @@ type Choice struct {
 // Now is the state that a choice starts from.
 type Now struct {
 	Time time.Time
-	// Current is the interface in use, Since when it became that.
+	// Current is the interface in use, and Since is when it became that.
 	Current string
 	Since   time.Time
-	// Requested names an interface that somebody has asked for; it is used whenever possible.
+	// Requested names an interface that a user or the network has asked for. It is used whenever
+	// possible.
 	Requested string
 }
 
@@ -133,8 +135,8 @@ func (s *Selector) replaceUnusable(current *Candidate, candidates []Candidate) C
 	return Choice{Why: "no interface has a link"}
 }
 
-// replaceSilent chooses when nothing is received on the current interface. Only an interface that
-// answers now is better: otherwise the device itself may have been delayed.
+// replaceSilent chooses when nothing is received on the current interface. It prefers only an interface
+// whose probes are answered now. If none is answered, the device itself may have been delayed.
 func (s *Selector) replaceSilent(current *Candidate, candidates []Candidate) Choice {
 	why := current.Name + " is silent"
 	var answering []Candidate
@@ -220,8 +222,8 @@ func (s *Selector) usable(c *Candidate, entering bool) bool {
 	return c.Link && !c.Silent && c.Barred == "" && s.weak(c, entering) == ""
 }
 
-// weak says how an interface is beyond the bounds, or returns an empty string. An interface that
-// is not in use yet must keep the margins, too.
+// weak returns a text that says which bound an interface violates, or an empty string. entering is set
+// for an interface that is not in use yet, which must be better than the bounds by the margins.
 func (s *Selector) weak(c *Candidate, entering bool) string {
 	minSignal, maxLoss := s.Rules.MinSignal, s.Rules.MaxLoss
 	if entering {
@@ -237,7 +239,7 @@ func (s *Selector) weak(c *Candidate, entering bool) string {
 	return ""
 }
 
-// better says why a is better than b, or returns an empty string.
+// better returns the reason why a is better than b, or an empty string if it is not.
 func (s *Selector) better(order []Candidate, a, b *Candidate) string {
 	for _, criterion := range s.Rules.Criteria {
 		difference, what := 0, ""
@@ -287,7 +289,7 @@ func (s *Selector) loss(a, b *Candidate) int {
 	return 0
 }
 
-// first returns the reason that a comes before b in the order, or an empty string.
+// first returns a reason if a comes before b in the order, or an empty string.
 func first(order []Candidate, a, b *Candidate) string {
 	for i := range order {
 		switch &order[i] {

@@ -33,10 +33,10 @@ const (
 	chance             = 1e-6
 	minInRow, maxInRow = 4, 10
 	lossMemory         = 100
-	// A false alarm is a probe from before a death that is answered after it: the path had
-	// stalled. From the second false alarm on, within calmAfter of the previous one, a row needs
-	// one more probe for each, up to maxFalse more, and lasts as long as the path had stalled, up
-	// to maxStall. With maxStall a death is found within 600 ms. A single alarm changes nothing,
+	// A false alarm is a declared death of a path that had only stalled: a probe from before the
+	// death is answered after it. From the second false alarm on, within calmAfter of the previous
+	// one, a row needs one more probe for each alarm, up to maxFalse more, and lasts as long as the
+	// path had stalled, up to maxStall. With maxStall a death is found within 600 ms. A single alarm changes nothing,
 	// so that one hiccup does not delay the detection of later deaths.
 	maxFalse  = 3
 	maxStall  = 250 * time.Millisecond
@@ -46,13 +46,13 @@ const (
 	// minWait is the shortest wait for an answer: the answering host, or this process, may be
 	// delayed.
 	minWait = 10 * time.Millisecond
-	// maxVariance bounds what the round trip's variance adds to the wait for an answer: on an
-	// interface that is seldom probed one late answer counts for long.
+	// maxVariance bounds the part of the wait for an answer that the round trip's variance adds: on
+	// an interface that is seldom probed, one late answer affects the variance for long.
 	maxVariance = 25 * time.Millisecond
 	// lostAfter is the age at which a probe counts as lost.
 	lostAfter = time.Second
-	// minRevival is the interval between the probes of a dead path, after its first ones are
-	// unanswered too, unless the configured interval is longer.
+	// minRevival is the interval between the probes of a dead path after the first ones have not
+	// been answered either, unless the configured interval is longer.
 	minRevival = 800 * time.Millisecond
 )
 
@@ -83,10 +83,10 @@ type detector struct {
 	first, last time.Time // when the first probe of the latest row, and the last of all, were sent
 	dead        bool
 	died        time.Time     // when the path was last declared dead
-	revived     time.Time     // when it last ceased to be dead
+	revived     time.Time     // when the path last ceased to be dead
 	alarms      int           // recent false alarms
-	alarmed     time.Time     // when the last of them was
-	stall       time.Duration // the longest stall of the path then
+	alarmed     time.Time     // when the latest false alarm was
+	stall       time.Duration // the longest stall of the path in recent false alarms
 	asked       bool          // somebody has asked for a probe
 	expected    time.Time     // when next expects to be called
 	extended    bool          // the row was given more time because the process was delayed
@@ -122,14 +122,14 @@ func (d *detector) observe(now time.Time, t datapath.Traffic) {
 	d.counted = t
 }
 
-// resetCounters forgets the counters; those of the next poll start anew.
+// resetCounters forgets the last traffic counters, so that the next poll is not compared with them.
 func (d *detector) resetCounters() { d.watching, d.unsure = false, time.Time{} }
 
 // alive records a proof that both directions work.
 func (d *detector) alive(now time.Time) {
 	if d.dead {
 		d.revived = now
-		d.window.Reset() // the losses of the dead path say nothing about this one
+		d.window.Reset() // the losses while the path was dead say nothing about the revived one
 	}
 	d.heard, d.answer, d.row, d.dead, d.extended = now, now, 0, false, false
 }
@@ -194,12 +194,12 @@ func (d *detector) measured(rtt time.Duration) {
 	d.srtt += (rtt - d.srtt) / 8
 }
 
-// next reports whether to probe now, and returns when to call it again at the latest. After a
-// probe it is called again at once.
+// next reports whether to probe now, and returns when the caller has to call next again at the latest.
+// After a probe the caller calls next again at once.
 func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 	late := !d.expected.IsZero() && now.Sub(d.expected) >= probeGap
 	d.expire(now)
-	due := d.first.Add(d.pace(now)) // not after the last: then a long round trip would slow the pace
+	due := d.first.Add(d.pace(now)) // counted from the first probe of the row: a long round trip must not slow the pace
 	switch need := d.inRow(); {
 	case d.row == 0 && d.asked:
 		due = now

@@ -46,15 +46,15 @@ type Sample struct {
 	// Loss is the share of the latest Probes that was not answered.
 	Loss   float64
 	Probes int
-	// RTT is the latest round trip. It is zero if a probe is unanswered since, or if it is not
-	// known which one was answered.
+	// RTT is the latest round trip. It is zero if a later probe is unanswered, or if it is unknown
+	// which probe was answered.
 	RTT time.Duration
 	// Gateway is the address that answered ARP last.
 	Gateway openflow.MAC
 	// Answered is when a probe was last answered; not every answer is reported.
 	Answered time.Time
-	// Since is when the row of unanswered probes began, if there is more than one. Silent reports
-	// whether there were enough for the path to be considered dead.
+	// Since is when the current row of unanswered probes began; zero unless there is more than one.
+	// Silent reports whether enough probes are unanswered for the path to count as dead.
 	Since  time.Time
 	Silent bool
 	// Error is why the latest probe was not sent, or why answers are not received.
@@ -75,9 +75,9 @@ type Prober struct {
 // New returns a prober. It does nothing before Run.
 func New(c Config) *Prober { return &Prober{c: c, wake: make(chan struct{}, 1), fresh: true} }
 
-// SetUse sets how the interface is used from now on. While it is in use the gateway is probed by
-// ICMP echo, if it answers that. Echo requests take the path of the device's packets, whereas
-// another host may answer ARP in the gateway's place.
+// SetUse sets how the interface is used from now on. While the interface is in use, the gateway is
+// probed by ICMP echo, if the gateway answers that. Echo requests take the path of the device's
+// packets, whereas another host may answer ARP in the gateway's place.
 func (p *Prober) SetUse(u Use) {
 	p.mu.Lock()
 	p.use, p.fresh = u, true
@@ -101,23 +101,24 @@ func (p *Prober) notify() {
 	}
 }
 
-// spareInterval is the time between probes by an interface that is not in use. When the one in use
-// falls silent, the others are probed at once.
+// spareInterval is the time between probes by an interface that is not in use. When the interface in
+// use falls silent, the others are probed at once.
 const spareInterval = 5 * time.Second
 
 // receiveRetry is the wait after receiving has failed.
 const receiveRetry = 500 * time.Millisecond
 
 const (
-	// reportInterval is the time after which an answer is reported that changes nothing.
+	// reportInterval is the time after which an answer is reported even if it changes nothing.
 	reportInterval = 5 * time.Second
-	// macInterval is how often a gateway that answers echo requests is asked for its address, and
-	// macRetry how often while they are unanswered: its address may have changed. The controller
-	// answers these requests, so they are not sent with each probe.
+	// macInterval is the interval of the ARP requests for the MAC address of a gateway that answers
+	// echo requests. While echo requests are unanswered the interval is macRetry, because the
+	// address may have changed. The controller answers the ARP requests, so they are not sent with
+	// each probe.
 	macInterval = 10 * time.Second
 	macRetry    = 500 * time.Millisecond
-	// arpInterval is the shortest interval between probes while the gateway answers ARP only, for
-	// the same reason.
+	// arpInterval is the shortest interval between probes while the gateway answers ARP only. The
+	// controller answers these probes, too.
 	arpInterval = 800 * time.Millisecond
 )
 
@@ -146,7 +147,7 @@ func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error 
 		case <-p.wake:
 		case <-timer.C:
 		}
-		for len(answers) > 0 { // before anything is considered lost
+		for len(answers) > 0 { // handle all answers before a probe counts as lost
 			answered = r.handle(<-answers) || answered
 		}
 		timer.Reset(time.Until(r.step()))
@@ -171,7 +172,7 @@ type run struct {
 	number       uint16
 	rtt          time.Duration
 	reported     Sample
-	wanted       bool // somebody waits for an answer to be reported
+	wanted       bool // Ask was called, and no answer has been reported since
 	err          string
 }
 
@@ -264,7 +265,7 @@ func (r *run) step() time.Time {
 		r.d.resetCounters()
 		r.setInterval()
 		if r.use.From.IsValid() {
-			r.d.alive(time.Now()) // the network has just been joined by it
+			r.d.alive(time.Now()) // the device has just joined the network by this interface
 		}
 	}
 	r.mu.Unlock()
@@ -287,8 +288,8 @@ func (r *run) step() time.Time {
 	}
 }
 
-// send sends a probe. An interface that refuses it may be dead with a full queue: that counts as
-// no answer, and does not stop probing.
+// send sends a probe. An interface that refuses the probe may be dead with a full queue. So a refused
+// probe counts as unanswered, and does not stop probing.
 func (r *run) send(now time.Time) {
 	var err error
 	if r.use.From.IsValid() && !r.gateway.IsZero() {

@@ -10,7 +10,7 @@ type Window struct {
 // NewWindow returns a Window of size probes.
 func NewWindow(size int) *Window { return &Window{lost: make([]bool, max(size, 1))} }
 
-// Add adds whether a probe was lost.
+// Add adds the result of one probe: whether it was lost.
 func (w *Window) Add(lost bool) {
 	w.lost[w.next] = lost
 	w.next++
@@ -30,7 +30,7 @@ func (w *Window) Len() int {
 	return w.next
 }
 
-// Loss returns the share of them that was lost, from 0 to 1.
+// Loss returns the share of the probes in the window that was lost, from 0 to 1.
 func (w *Window) Loss() float64 {
 	n := w.Len()
 	if n == 0 {

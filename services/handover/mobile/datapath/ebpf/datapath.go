@@ -103,7 +103,7 @@ func (d *Datapath) open(ctx context.Context) error {
 }
 
 // Attach adds an interface, or attaches it again if its MAC address has changed or if it was
-// unplugged and came back. It carries nothing until Use names it.
+// unplugged and came back. The interface carries no frames until Use names it.
 func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	if err := d.config.CheckInterface(i); err != nil {
 		return err
@@ -139,7 +139,8 @@ func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	return d.publish(d.current) // the interface may be in use and have a new index or address
 }
 
-// freeSlot returns the bit and counters for an interface: those it had, or free ones.
+// freeSlot returns the slot for an interface: the slot that it had before, or a free one with cleared
+// counters. The slot is the number of the interface's bit and counters in the programs' maps.
 func (d *Datapath) freeSlot(old *nic) (uint32, error) {
 	if old != nil {
 		return old.slot, nil
@@ -174,7 +175,7 @@ func (d *Datapath) take(link netlink.Link, i datapath.Interface, slot uint32) (*
 	return n, nil
 }
 
-// drop detaches a program from its interface, if that still exists.
+// drop detaches a program from its interface, if the interface still exists.
 func (d *Datapath) drop(n *nic) error {
 	delete(d.nics, n.Name)
 	n.close()
@@ -279,8 +280,8 @@ func (d *Datapath) Stats() (datapath.Stats, error) {
 	return s, err
 }
 
-// Traffic returns the counters of one interface that show whether its path works. It is cheap: it
-// is called 50 times a second.
+// Traffic returns the counters of one interface that show whether its path works. It must be cheap,
+// because it is called 50 times a second.
 func (d *Datapath) Traffic(name string) (datapath.Traffic, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -299,7 +300,8 @@ func (d *Datapath) Traffic(name string) (datapath.Traffic, error) {
 	return t, err
 }
 
-// since returns the time since a time of the programs' clock.
+// since returns the time that has passed since at, which is a time of the programs' clock in
+// nanoseconds.
 func since(at uint64) time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every Linux has this clock
@@ -324,7 +326,7 @@ func (d *Datapath) Close() error {
 	return errors.Join(err, removeVNI(d.config.VNI))
 }
 
-// FitMTU sets the VNI's MTU to fit the attached interfaces, after that of one has changed. Attach
+// FitMTU sets the VNI's MTU to fit the attached interfaces, after the MTU of one has changed. Attach
 // and Detach do so by themselves.
 func (d *Datapath) FitMTU(context.Context) error {
 	d.mu.Lock()

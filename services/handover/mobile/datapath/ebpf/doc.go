@@ -9,12 +9,12 @@
 // # Design choices
 //
 // The programs are written in C and not assembled in Go, because loops over neighbour discovery's
-// options and a hash are readable there. bpf2go embeds the objects and makes their Go types; a test compiles the source again
-// where the compiler is installed.
+// options and a hash are readable in C. bpf2go embeds the objects and generates their Go types; a test
+// compiles the source again where the compiler is installed.
 //
 // The programs are attached by the clsact qdisc, which every kernel since 4.5 has, and stay
-// attached when the daemon is killed: the device continues to work until the daemon is back. It
-// then takes over the VNI with its address, and replaces the old programs by new ones.
+// attached when the daemon is killed: the device continues to work until the daemon is started again.
+// The new daemon takes over the VNI with its address, and replaces the old programs by new ones.
 //
 // The VNI is one end of a veth pair whose other end carries nothing: every kernel with containers
 // has veth, its carrier is constant, and it accepts GSO frames.
@@ -23,9 +23,9 @@
 //
 // A packet that the network sends to several interfaces is delivered once: from the interface that
 // brought it first. A table of fingerprints (addresses, ports, identification and the start of the
-// payload) counts how often each packet came by each interface. It is kept as soon as two
-// interfaces are attached, even while only one is received from, because the copies by the next
-// one may come late.
+// payload) counts how often each packet came by each interface. The table is kept as soon as two
+// interfaces are attached, even while only one of them receives, because copies by the other one may
+// come late.
 //
 // If an interface joins TCP segments before the programs see them (GRO), two interfaces may join
 // them differently. Such copies are not recognised, and TCP drops them itself. Datagrams are not

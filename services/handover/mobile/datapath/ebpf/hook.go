@@ -20,7 +20,7 @@ const (
 // hookPriority leaves room for other programs before and after ours.
 const hookPriority = 0x51c
 
-// hooks attaches programs under one name, by which those of a killed daemon are found again.
+// hooks attaches programs under one name, by which the programs of a killed daemon are found again.
 type hooks struct{ name string }
 
 // hooksOf returns the hooks for the programs of a VNI.
@@ -43,7 +43,8 @@ func (h hooks) attach(link netlink.Link, parent uint32, p *ebpf.Program) error {
 	return nil
 }
 
-// refused distinguishes a feature that the kernel lacks from other errors.
+// refused wraps an error of attaching a program. The result wraps datapath.ErrUnsupported if err means
+// that the kernel lacks the feature what.
 func (h hooks) refused(link netlink.Link, what string, err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("interface %s: %w", link.Attrs().Name, unsupported(what, err))
