@@ -33,7 +33,7 @@ const (
 	controlPrefixName     = "control-" // prefix of the names of links to the control network
 )
 
-// iface is an interface of a node as it will be made.
+// iface is a network interface of a node, as the lab will make it.
 type iface struct {
 	Node      string           `json:"node"`
 	Namespace string           `json:"namespace"`
@@ -47,7 +47,7 @@ type iface struct {
 	Offload bool `json:"offload,omitempty"`
 }
 
-// wire is a link as it will be made.
+// wire is a link with its two interfaces, as the lab will make it.
 type wire struct {
 	Link Link  `json:"link"`
 	A    iface `json:"a"`

@@ -67,7 +67,7 @@ func killProcess(ctx context.Context, pid int) error {
 	return signalUntilGone(ctx, pid, stopStep{unix.SIGKILL, killGrace})
 }
 
-// stopStep is a signal, and how long to wait for a process to end by it.
+// stopStep is a signal, and the time in which a process must end after it.
 type stopStep struct {
 	signal unix.Signal
 	limit  time.Duration

@@ -18,10 +18,10 @@ import (
 //
 // A userspace switch receives each port through a packet socket with the default receive buffer,
 // and loses longer bursts. It sends to all ports through one socket with the default send buffer,
-// so packets in the queue of one port keep out those of others. The neighbours (ARP and ND) of all
-// hosts share one table each, of 1,024 entries: a packet to one neighbour more is lost, and so is a
-// packet to a neighbour whose entry another host has displaced. How processors are shared is
-// changed for labs with Options.ByThread.
+// so packets in the queue of one port keep out those of others. All hosts share one neighbour table
+// of ARP and one of ND, each of 1,024 entries. If a table is full, a packet to a further neighbour
+// is lost, and so is a packet to a neighbour whose entry another host has displaced. How processors
+// are shared is changed for labs with Options.ByThread.
 //
 // The sysctls apply to the whole machine (network namespaces may only read them), so all labs share
 // one change of each: the first lab makes it, the last one undoes it.

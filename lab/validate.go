@@ -29,7 +29,8 @@ const (
 	maxPort = 0xfeff
 )
 
-// maxControlDelay is low enough for the time limits between a switch and its controller.
+// maxControlDelay is the largest delay of a link to the control network. It is low enough for the
+// time limits between a switch and its controller.
 const maxControlDelay = time.Second
 
 // Check fills in defaults and returns the first problem of a topology as a Problem, or nil.

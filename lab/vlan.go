@@ -40,7 +40,8 @@ func (o WANOptions) toProvider(provider, to string) Link {
 	return l
 }
 
-// An access switch connects host n at port 2n-1 to port 2n.
+// accessLink returns the link between an access switch and its n-th host. The switch connects the
+// host's port, 2n-1, with port 2n.
 func accessLink(host, to string, n int) Link {
 	return Link{A: End{Node: host}, B: End{Node: to, Port: 2*n - 1}}
 }

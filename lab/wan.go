@@ -203,7 +203,7 @@ const gatewayNumber = 254
 
 func (s site) gateway() []netip.Prefix { return s.host(gatewayNumber) }
 
-// routes returns routes to the site by the n-th host of the site by.
+// routes returns routes to the site s. Their gateway is the n-th host of the site by.
 func (s site) routes(by site, n int) []Route {
 	via := by.host(n)
 	return []Route{{To: s.v4, Via: via[0].Addr()}, {To: s.v6, Via: via[1].Addr()}}

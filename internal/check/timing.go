@@ -74,7 +74,8 @@ func onFakeClock(fn *ast.FuncDecl) bool {
 	return found
 }
 
-// timedFailures returns the places in a function at which a test fails because of elapsed time.
+// timedFailures returns the places in a function at which a test fails because of elapsed time, or
+// because of a rate or share that the failure's message names.
 func timedFailures(fn *ast.FuncDecl) (found []token.Pos) {
 	elapsed := elapsedNames(fn)
 	ast.Inspect(fn.Body, func(n ast.Node) bool {

@@ -19,7 +19,7 @@ import (
 type labShape struct {
 	name  string
 	short string
-	// sizes lists the flags of the shape's size. It refuses the others.
+	// sizes lists the flags of the shape's size. The shape refuses the other size flags.
 	sizes []string
 	make  func(g *labGenerator) (lab.Topology, error)
 }
@@ -172,8 +172,8 @@ func (g *labGenerator) mobility() lab.MobilityOptions {
 	return lab.MobilityOptions{Levels: max(g.depth, 2), Fanout: g.fanout, Link: g.link}
 }
 
-// wanParams returns the parameters of the long link: the flags, and those of the demo where no flag
-// is given.
+// wanParams returns the parameters of the long link: those of the flags that are given, and those
+// of the demo for the others.
 func (g *labGenerator) wanParams() delayline.Params {
 	p := g.link
 	if g.rate == "" {

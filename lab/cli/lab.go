@@ -43,7 +43,7 @@ func (f *labFlags) nameFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.lab, "lab", "l", "", "name of the lab; needed only if several are up")
 }
 
-// open returns the lab that is named, or the only one.
+// open returns the lab that the flags name or, if they name none, the only lab that is up.
 func (f *labFlags) open() (*lab.Lab, error) {
 	name, err := f.only()
 	if err != nil {

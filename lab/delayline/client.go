@@ -20,7 +20,8 @@ const (
 	opCarrier = "carrier"
 )
 
-// request and reply are one line each of the control protocol, in JSON.
+// request is a request of the control protocol, and reply the answer to it. Each is one line of
+// JSON.
 type request struct {
 	Op   string  `json:"op"`
 	Link string  `json:"link,omitempty"`

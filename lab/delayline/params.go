@@ -12,7 +12,7 @@ type Params struct {
 	// preamble and FCS. 0 means unlimited.
 	Rate float64 `json:"rate,omitempty"`
 	// Queue bounds the bytes that may wait for serialisation; frames beyond it are dropped at the
-	// tail. 0 means DefaultQueue. It is ignored if Rate is 0.
+	// tail. 0 means the default that QueueLimit returns. Queue is ignored if Rate is 0.
 	Queue int64 `json:"queue,omitempty"`
 	// Delay is the propagation delay, one way.
 	Delay time.Duration `json:"delay,omitempty"`

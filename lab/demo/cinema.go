@@ -34,7 +34,7 @@ const (
 	cinemaLab      = "demo-cinema"
 	cinemaChannels = 4
 	cinemaRate     = 1e6
-	// quickest is the time that an analogue television is said to need.
+	// quickest is the time that an analogue television is said to need for a change of channel.
 	quickest = time.Second
 )
 

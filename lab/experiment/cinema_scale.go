@@ -58,7 +58,7 @@ func runCinemaScale(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// copyRig is one switch between a sender and a gateway that counts.
+// copyRig is one switch between a sender and a gateway that counts what its viewers receive.
 type copyRig struct {
 	*testbed.Deployment
 	lab     *lab.Lab
@@ -99,8 +99,8 @@ func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(
 	})
 }
 
-// declare declares channels 1 to n with the bit rate of perSecond datagrams, to which meters limit
-// them.
+// declare declares channels 1 to n with the bit rate of perSecond datagrams a second. Meters limit
+// the channels to that rate.
 func (rig *copyRig) declare(ctx context.Context, n int, perSecond float64) error {
 	for number := 1; number <= n; number++ {
 		c := cinema.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: units.Rate(perSecond * scaleFrameBits), Ingress: "in1"}
@@ -210,7 +210,7 @@ func (rig *copyRig) send(ctx context.Context, perSecond float64, lasts time.Dura
 	return c, nil
 }
 
-// drain waits until nothing is in flight any more, and counts.
+// drain waits until no datagram is in flight any more, and adds up what the viewers have received.
 func (rig *copyRig) drain(ctx context.Context, c *copyRun) error {
 	var first uint64
 	for look := 0; look < drainLooks; look++ {
@@ -232,7 +232,7 @@ func (rig *copyRig) drain(ctx context.Context, c *copyRun) error {
 	return fmt.Errorf("packets still come %v after the last one was sent", drainLooks*maxInFlight)
 }
 
-// sendBeside sends for a time, or, if meanwhile is set, until that has ended.
+// sendBeside sends for the time lasts or, if meanwhile is set, until that function returns.
 func sendBeside(ctx context.Context, feed *testbed.Feed, interval, lasts time.Duration, meanwhile func(context.Context) error, all ...testbed.Datagram) (sent uint64, err error) {
 	if meanwhile == nil {
 		sending, cancel := context.WithTimeout(ctx, lasts)

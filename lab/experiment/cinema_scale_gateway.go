@@ -116,7 +116,7 @@ func work(ctx context.Context, d *testbed.Deployment, a *testbed.Audience, lasts
 	return w, nil
 }
 
-// withGateway runs f with a test pattern of about 1 Mbit/s on the air.
+// withGateway runs f while a channel with a test pattern of about 1 Mbit/s is on the air.
 func (e *Env) withGateway(ctx context.Context, buckets string, f func(context.Context, *testbed.Deployment, *lab.Lab) error) error {
 	top, roles := testbed.CinemaNetwork("gateway", delayline.Params{})
 	return e.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {

@@ -21,14 +21,14 @@ const (
 	treeDelay   = 5 * time.Millisecond
 	treeControl = 2 * time.Millisecond
 	// treeSize is the payload of the datagrams whose copies are counted, and treeEvery the time
-	// between two of a channel.
+	// between two datagrams of a channel.
 	treeSize  = 1000
 	treeEvery = 50 * time.Millisecond
 	// treeFrame is the size of a datagram's frame on a link, with the headers of Ethernet, IPv4 and
 	// UDP.
 	treeFrame = treeSize + 42
 	// treeToRP is the number of links from the router of the timed viewer to the rendezvous point,
-	// and treeRPToSource that from there to the source's router.
+	// and treeRPToSource the number of links from the rendezvous point to the source's router.
 	treeToRP, treeRPToSource = 2, 1
 	// maxInFlight bounds the time that a datagram is in flight.
 	maxInFlight = 200 * time.Millisecond

@@ -10,8 +10,8 @@ const (
 	// treeSlack is the largest number of copies that the controller's probes of links may add to
 	// those of a link. treeFew is the relative error of counters that are read one after the other.
 	treeSlack, treeFew = 0.1, 0.03
-	// treeProcessing is how much controller and switches may add to a model, in ms, because they
-	// share this machine with all other programs.
+	// treeProcessing is the time in ms that the controller and the switches may add to a modelled
+	// time, because they share this machine with all other programs.
 	treeProcessing = 50
 )
 
@@ -50,7 +50,7 @@ func orDash(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// treePlot adds a line for one channel.
+// treePlot adds the line of a way to the plot of copies, from its loads of one channel.
 func treePlot(r *Result, way string, loads []treeLoad, costs []treeCost) {
 	if len(r.Plots) == 0 {
 		r.Plots = append(r.Plots, Plot{Name: "copies", Title: "Copies of a datagram of one channel", X: "viewers", Y: "copies on all links", LogX: true, LogY: true, Left: true})

@@ -164,7 +164,7 @@ func (t *treeTimes) note(act string, took time.Duration) error {
 	return t.raw.Row(act, took)
 }
 
-// links returns the number of links of a channel's tree.
+// links returns the number of links that a channel's tree has now.
 func (t *treeTimes) links(ctx context.Context, number uint16) (int, error) {
 	var all []cinema.TreeInfo
 	if err := t.rig.Get(ctx, "/api/v1/cinema/trees", &all); err != nil {

@@ -22,7 +22,8 @@ const (
 	wayMulticast = "multicast"
 )
 
-// treeRig is the network with a controller, an ingress gateway, and egress gateways that count.
+// treeRig is the network of the experiment with a controller, an ingress gateway, and egress
+// gateways that count what their viewers receive.
 type treeRig struct {
 	*testbed.Deployment
 	lab      *lab.Lab
@@ -159,8 +160,9 @@ func (rig *treeRig) unicast(ctx context.Context, load treeLoad) (c treeCost, err
 	})
 }
 
-// delivered counts what crosses links and what reaches viewers while send sends. at and flow return
-// where each viewer's datagrams arrive, and as which flow.
+// delivered counts the datagrams on links and those that reach viewers while send runs. at returns
+// where the datagrams of each viewer arrive, and flow returns the ports by which they are
+// identified there.
 func delivered(ctx context.Context, l *lab.Lab, lasts time.Duration, viewers int, at func(int) *testbed.Arrivals, flow func(int) testbed.PortPair,
 	send func(context.Context) (uint64, error),
 ) (c treeCost, err error) {
@@ -181,8 +183,8 @@ func delivered(ctx context.Context, l *lab.Lab, lasts time.Duration, viewers int
 	return c, err
 }
 
-// floodRig is the same network without a controller. Each channel that is watched is sent to all
-// switches along a fixed tree, as the original system did.
+// floodRig is the network of the experiment without a controller. Each channel that is watched is
+// sent to all switches along a fixed tree, as the original system did.
 type floodRig struct {
 	lab      *lab.Lab
 	env      *Env

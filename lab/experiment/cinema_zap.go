@@ -29,9 +29,10 @@ const (
 	zapHeard  = 80 * time.Millisecond
 	zapAge    = 100 * time.Millisecond // bounds the median age of a picture a second after the change: the time of three pictures
 	zapHeldTo = 2 * time.Second
-	// zapSpread bounds the median without a burst. A change then waits for a time that is uniform
-	// between 0 and the distance of key frames. The median of n such waits is half of that
-	// distance, with a standard deviation of distance/(2*sqrt(n)), of which zapSpread are allowed.
+	// zapSpread bounds the median without a burst: it is the number of standard deviations by which
+	// the median may differ from what is expected. Without a burst a change waits for a time that
+	// is uniform between 0 and the distance of key frames. The median of n such waits is expected
+	// to be half of that distance, with a standard deviation of distance/(2*sqrt(n)).
 	zapSpread = 3
 )
 
@@ -173,7 +174,7 @@ func zapClaims(r *Result, c zapCase, s *zapSamples) {
 	}
 }
 
-// zaps lets Chromium switch through the channels.
+// zaps measures how Chromium changes from channel to channel.
 func (e *Env) zaps(ctx context.Context, c zapCase, changes int, raw *CSV) (s *zapSamples, err error) {
 	s = &zapSamples{}
 	err = e.withZaps(ctx, c, func(ctx context.Context, d *testbed.Deployment, l *lab.Lab) error {
@@ -182,7 +183,7 @@ func (e *Env) zaps(ctx context.Context, c zapCase, changes int, raw *CSV) (s *za
 	return s, err
 }
 
-// withZaps runs f with test patterns on the air.
+// withZaps runs f while channels with test patterns are on the air.
 func (e *Env) withZaps(ctx context.Context, c zapCase, f func(context.Context, *testbed.Deployment, *lab.Lab) error) error {
 	top, roles := testbed.CinemaNetwork("zap", delayline.Params{Rate: 100e6, Delay: 2 * time.Millisecond})
 	return e.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover"
 )
 
-// These bound the effects of a move on a device with two interfaces and the class "seamless".
+// These describe the download to the device, and how its moves are watched.
 const (
 	deviceRate = 100e6 // bit/s of the download
 	devicePort = 8000
@@ -20,7 +20,7 @@ const (
 	deviceWatch = time.Second
 )
 
-// deviceSamples holds the effects of moves of a real device.
+// deviceSamples holds the effects of moves of a device that runs the daemon for mobile devices.
 type deviceSamples struct {
 	policy string
 	moves  int

@@ -340,7 +340,8 @@ func (rig *modelRig) move(ctx context.Context, p latencies, t *modelTrip, run in
 		reached, report.Gap, still.Gap, report.Lost, rules, before)
 }
 
-// underStream makes the move.
+// underStream makes the move while packets of the stream arrive. It returns the exchange by which
+// the device moved, and the time of the first packet at the new place.
 func (rig *modelRig) underStream(ctx context.Context, stream *testbed.Stream, t *modelTrip) (e testbed.Exchange, first time.Time, err error) {
 	if err := awaitPackets(ctx, stream, modelRate/10); err != nil {
 		return e, first, fmt.Errorf("before the move: %w", err)

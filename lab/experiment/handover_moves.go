@@ -18,8 +18,8 @@ import (
 
 const (
 	movesEdges = 4
-	// movesDevices make 1,000 moves in four minutes. Two cores carry some 4,000 of their packets a
-	// second in each direction, if nothing else runs.
+	// movesDevices is the number of devices that move. They make 1,000 moves in four minutes. Two
+	// cores carry some 4,000 of their packets a second in each direction, if nothing else runs.
 	movesDevices = 16
 	// movesRate is the rate of each device's packets, so that all together send 2,000 a second in
 	// each direction.
@@ -29,10 +29,11 @@ const (
 	// movesLeg is about how many moves are made during one pair of streams, because a stream can
 	// record only a bounded number of packets.
 	movesLeg = 25
-	// Half of the pauses between moves are between 0.1 and 1 s, and half between 1 and 10 s: a
-	// device that returns soon meets what its last visit has left in the switches.
+	// Pauses between moves are between shortestPause and longestPause, and their logarithms are
+	// distributed uniformly. So many are short: a device that returns soon meets what its last
+	// visit has left in the switches.
 	shortestPause, longestPause = 100 * time.Millisecond, 15 * time.Second
-	// killWithin is when the controller is killed at the latest, from the begin of a move.
+	// killWithin is the longest time from the beginning of a move until the controller is killed.
 	killWithin = 40 * time.Millisecond
 	// movesSettle is how long the old branch may still carry packets.
 	movesSettle = time.Second

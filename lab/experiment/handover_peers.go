@@ -20,7 +20,7 @@ const (
 	// watchLimit is the time without messages after which an application on TCP or QUIC takes its
 	// link for dead: four times the lateness of a packet on an idle radio.
 	watchLimit = 100 * time.Millisecond
-	// notice is how long before its link fails a device is told.
+	// notice is how long before the failure of its link a device is told of it.
 	notice = 500 * time.Millisecond
 	// peersStill is how long a conversation runs before its link fails.
 	peersStill = time.Second

@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/handover"
 )
 
-// These are the bounds that the service must keep.
+// These are the number of devices, and the number of their moves a second, that the service must
+// sustain.
 const (
 	scaleDevices = 1000
 	scaleRate    = 100

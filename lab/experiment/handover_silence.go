@@ -230,7 +230,8 @@ var errLeftBefore = errors.New("the device left the radio before it died")
 // mostLeftBefore bounds how often in a row the device may leave its radio before that fails.
 const mostLeftBefore = 5
 
-// death calls once, again if the device left before the failure.
+// death calls once, and calls it again if the device left its radio before the failure. before is
+// the number of such repetitions.
 func (rig *silenceRig) death(ctx context.Context, t silenceTraffic) (r silenceRun, before int, err error) {
 	for before = 0; ; before++ {
 		if r, err = rig.once(ctx, t); !errors.Is(err, errLeftBefore) || before == mostLeftBefore {

@@ -27,9 +27,9 @@ const (
 	hostileInterval = time.Millisecond
 	// hostileVictims is the number of addresses of other hosts that a switch claims.
 	hostileVictims = 100
-	// hostileIdle is the time after which Open vSwitch removes an idle pair from its cache, 10 s by
-	// default. At each new rule it checks all cached flows. With 20,000 of them this takes a whole
-	// processor, which here the controller and the connections need.
+	// hostileIdle is the time after which Open vSwitch removes an idle flow from its cache, 10 s by
+	// default. At each new rule Open vSwitch checks all cached flows. With 20,000 of them this
+	// takes a whole processor, which here the controller and the connections need.
 	hostileIdle = 500 * time.Millisecond
 	// linkDown is the kind of the event that a link has gone down.
 	linkDown = "network.link.down"
@@ -37,8 +37,10 @@ const (
 	hostileNone = "none"
 )
 
-// hostileCount is a number of hostile switches of one kind, with the bounds of their effects: the
-// p99 of other connections as a multiple of that without them, and the controller's memory in MiB.
+// hostileCount is a number of hostile switches of one kind, with the bounds of their effects:
+// maxP99 bounds the 99th percentile of the time in which other connections get an answer, as a
+// multiple of that without hostile switches. maxMemory bounds the controller's additional memory in
+// MiB.
 type hostileCount struct {
 	switches  int
 	maxP99    float64
@@ -128,7 +130,7 @@ func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
 	return hostileResult(cases, rig.time), nil
 }
 
-// setCacheIdle sets how soon the switches remove idle pairs from their caches.
+// setCacheIdle sets how soon the switches remove idle flows from their caches.
 func (rig *hostileRig) setCacheIdle(ctx context.Context) error {
 	for _, s := range rig.lab.Topology().Switches {
 		if _, err := rig.lab.Switch(s.Name).Vsctl(ctx, "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:max-idle=%d", hostileIdle.Milliseconds())); err != nil {

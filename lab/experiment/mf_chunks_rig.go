@@ -40,7 +40,7 @@ func (g *chunksRig) stop() {
 	g.daemons = nil
 }
 
-// run starts a program on a host, which runs until stop.
+// run starts a program on a host, which runs until stop is called.
 func (g *chunksRig) run(ctx context.Context, host, log string, args ...string) (*testbed.Daemon, error) {
 	d, err := testbed.StartDaemon(ctx, g.lab.Host(host), filepath.Join(g.env.Dir, log), g.env.Binary, append([]string{"mf"}, args...)...)
 	if err == nil {

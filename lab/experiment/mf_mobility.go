@@ -18,8 +18,8 @@ import (
 // increasing intervals unless the link has lasted 10 s.
 const mobilitySteady = 14 * time.Second
 
-// mobilityMost bounds the median time without chunks to a name within a domain, and mobilityMostFar
-// the time if the device gets another address.
+// mobilityMost bounds the median time without chunks to a name when the device moves within a
+// domain, and mobilityMostFar the median when the device gets another address.
 const mobilityMost, mobilityMostFar = time.Second, 3 * time.Second
 
 func mfMobility() Experiment {
@@ -167,8 +167,9 @@ func (rig *mobilityRig) socket(host string) string {
 	return filepath.Join(rig.env.Dir, "mf-"+host+".sock")
 }
 
-// startHosts starts hosts of MobilityFirst: at the router and on the device, which share links, and
-// at the server and again on the device, which do not, with a name service at the server.
+// startHosts starts hosts of MobilityFirst, and a name service at the server. The hosts at the
+// router and on the device share links. The one at the server and a second one on the device do
+// not.
 func (rig *mobilityRig) startHosts(ctx context.Context) error {
 	names := netip.AddrPortFrom(rig.domain.ServerAddr, 5001).String()
 	start := func(host, what string, args ...string) error {

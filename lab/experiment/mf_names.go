@@ -33,7 +33,7 @@ const (
 	// namesNew is the number of new names that the service lets each address make in a second; the
 	// default is 20.
 	namesNew = 1000
-	// signedAtOnce is the number of records that are signed before they are written.
+	// signedAtOnce is the number of records that are signed before any of them is written.
 	signedAtOnce = 50_000
 )
 
@@ -244,8 +244,8 @@ func place(n int) gnrswire.Address {
 	return gnrswire.AddrPortOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 5000))
 }
 
-// write writes the places of count names. took is the time of writing alone: records are signed
-// before.
+// write writes the places of count names. took is the time of writing alone, because the records
+// are signed before.
 func (rig *namesRig) write(ctx context.Context, count int) (_ int, took time.Duration, again int, err error) {
 	for first := 0; first < count; first += signedAtOnce {
 		messages, err := rig.sign(first, min(signedAtOnce, count-first))
@@ -321,8 +321,8 @@ func (rig *namesRig) kills(ctx context.Context, times int) (lost, acknowledged i
 	return lost, acknowledged, nil
 }
 
-// kill writes names until the name service is killed, and returns the last acknowledged number of
-// each.
+// kill writes names until the name service is killed, and returns the last acknowledged record
+// number of each name.
 func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
 	c, err := gnrs.Dial(rig.at)
 	if err != nil {

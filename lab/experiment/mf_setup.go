@@ -26,8 +26,8 @@ const (
 	// and if it exists. setupCPU bounds the controller's CPU time for a request for a path that
 	// exists.
 	setupUnknown, setupKnown, setupCPU = time.Millisecond, 200 * time.Microsecond, 5 * time.Microsecond
-	// setupBurst is the number of requests that a host sends at one time to measure their cost,
-	// every setupBurstEvery.
+	// setupBurst is the number of requests that a host sends at one time, every setupBurstEvery, to
+	// measure their cost.
 	setupBurst, setupBurstEvery = 64, 40 * time.Millisecond
 	// setupEvery is the smallest time between two requests: half of the rate that a port is
 	// allowed.

@@ -42,7 +42,7 @@ var controlWays = []controlWay{
 	{name: "joins", what: "one further subflow of large connections, opened by the host agent and placed", fatTreeWay: fatTreeWay{subflows: 2, placed: true}},
 }
 
-// controlRun holds the messages of one way, and the shares of large flows.
+// controlRun holds the numbers of messages of one way, and the flows that were carried.
 type controlRun struct {
 	controlWay
 	flows []fatTreeFlow
@@ -56,7 +56,7 @@ type controlRun struct {
 type controlCount struct{ packets, changes, removed, counters float64 }
 
 // controlled returns the counts by purpose. of returns the number of messages of a kind that are
-// about something.
+// about the given thing.
 func controlled(of func(kind, about string) float64) (c controlCount) {
 	for _, kind := range []string{"packet_in", "packet_out"} {
 		c.packets += of(kind, "") // those of LLDP are counted separately
@@ -83,7 +83,7 @@ func (c controlCount) over(n float64) controlCount {
 
 // countedController is a controller whose messages are counted.
 type countedController interface {
-	// hosts returns an error until n hosts can be reached by all.
+	// hosts returns an error until n hosts can be reached by all other hosts.
 	hosts(ctx context.Context, n int) error
 	// begin starts looking for large flows, unless the controller does so from its start.
 	begin(ctx context.Context) error

@@ -21,8 +21,8 @@ func (r fatTreeRun) of(large bool, figure func(fatTreeFlow) float64) (all []floa
 
 func seconds(f fatTreeFlow) float64 { return f.took.Seconds() }
 
-// modelled returns the mean share of a link of large flows in the model of a run, and with the best
-// possible routing.
+// modelled returns the mean share of a link that large flows reach in the model: with the way of
+// the run, and with the best possible routing.
 func (r fatTreeRun) modelled(k int) (way, ideal float64) {
 	flows := make([]matrixFlow, len(r.flows))
 	for i, f := range r.flows {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// fatTreePort is the port of the first flow; each has one of its own.
+// fatTreePort is the port of the first flow. Each flow has a port of its own.
 const fatTreePort = 20000
 
 // fatTreeRig carries flows in a fat tree.
@@ -71,8 +71,8 @@ func (r *fatTreeRig) run(ctx context.Context, m trafficMatrix, w fatTreeWay, flo
 	return run, err
 }
 
-// fatTreeSampling is the sampling rate of switches where plain TCP is placed: one in so many
-// packets.
+// fatTreeSampling is the sampling rate of switches where plain TCP is placed: one in
+// fatTreeSampling packets is sampled.
 const fatTreeSampling = 100
 
 // samples reports whether large connections of plain TCP are placed.

@@ -99,7 +99,7 @@ func gainLab(c gainCase) lab.Topology {
 	return t
 }
 
-// gainRig measures transfers in such a network.
+// gainRig measures transfers in the network of gainLab.
 type gainRig struct {
 	env *Env
 	gainCase

@@ -32,10 +32,11 @@ type matrixFlow struct {
 // bytes returns the flow's size for links of the given rate in bit/s.
 func (f matrixFlow) bytes(rate float64) int64 { return int64(f.work.Seconds() * rate / 8) }
 
-// These describe the dissertation's flows. It does not give their sizes, except that small flows
-// end within 11 seconds. The sizes of large ones are chosen so that plain TCP over hashed paths
-// reaches about the share of a link that it reached there in each matrix, 49.4 and 36.6 %, of what
-// this machine carries (multipath-fattree). In the model, where nothing is lost, it reaches more.
+// These describe the dissertation's flows. The dissertation does not give their sizes, except that
+// small flows end within 11 seconds. The sizes of large flows are chosen so that plain TCP over
+// hashed paths reaches, of what this machine carries, about the share that it reached of a link
+// there: 49.4 and 36.6 % in the two matrices (multipath-fattree). In the model, where nothing is
+// lost, it reaches more.
 const (
 	matrixFlows  = 540
 	matrixHosts  = 54
@@ -70,9 +71,9 @@ func (m trafficMatrix) flows(rng *rand.Rand, k, n int, pace float64) []matrixFlo
 	return all
 }
 
-// permutation returns the host that each host sends to: one of another rack, and a different one
-// for each. A host that chance has assigned one of its own rack swaps with another, until there is
-// none left.
+// permutation returns, for each host, the host that it sends to: one of another rack, and a
+// different one for each sender. A host to which chance has assigned one of its own rack swaps with
+// another host, until there is none left.
 func permutation(rng *rand.Rand, hosts, rack int) []int {
 	to := rng.Perm(hosts)
 	within := func(from int) bool { return from/rack == to[from]/rack }

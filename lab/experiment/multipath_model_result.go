@@ -70,8 +70,8 @@ func modelFind(all []modelled, matrix int, w modelWay) *modelled {
 	return &all[i]
 }
 
-// modelGain is how many times the share of TCP over hash large flows must reach with placed
-// subflows, and modelSmall how many times as long small flows may take.
+// modelGain is the smallest ratio of the share of large flows with placed subflows to their share
+// with TCP over hash. modelSmall is the largest ratio of the times of small flows.
 const (
 	modelGain  = 1.25
 	modelSmall = 1.02

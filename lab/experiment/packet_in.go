@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// These bound the cost of the packet-in chain.
+// These bound the controller's CPU time for a packet-in, and its rate of answers a second.
 const (
 	packetInCPUBound  = 1500 * time.Nanosecond
 	packetInRateBound = 600_000.0
@@ -40,7 +40,7 @@ func (thisMachine) Command(ctx context.Context, name string, args ...string) *ex
 	return exec.CommandContext(ctx, name, args...)
 }
 
-// contender is a controller that is loaded.
+// contender is a controller whose answers to packet-ins are measured.
 type contender struct {
 	name string
 	// needs is the program without which the contender is left out.
@@ -127,7 +127,7 @@ func packetInClaims(r *Result, c contender, load loadgen.Options, run packetInRu
 	}
 }
 
-// load starts the controller, loads it, and stops it.
+// load starts the controller, puts the load on it, and stops it.
 func (c contender) load(ctx context.Context, env *Env, load loadgen.Options) (run packetInRun, err error) {
 	dir, err := os.MkdirTemp("", "sluice-packet-in-")
 	if err != nil {

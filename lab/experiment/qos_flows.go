@@ -82,8 +82,9 @@ func (o *qosOutcome) accepted() (ever, atOnce bool) {
 	return true, o.place.Accepted.Sub(o.place.Since) < atOnceWithin && o.place.Accepted.Before(o.log.Begin.Add(atOnceWithin))
 }
 
-// settled is how long after its first packet TCP gets to fill the link, and recovery how long after
-// meters have limited it, because it may be waiting for a retransmission timeout.
+// settled is the time after its first packet in which TCP gets to fill the link. recovery is the
+// time that TCP gets after meters have limited it, because it may be waiting for a retransmission
+// timeout.
 const (
 	settled  = time.Second
 	recovery = 2 * time.Second
@@ -280,9 +281,9 @@ func destination(flow string) (netip.AddrPort, bool) {
 }
 
 // defineCritical makes the flows to the critical port critical. They count as ended after two
-// seconds of silence, so that no reading shows traffic of a flow that is not known any more. Their
-// rate is free when they close. With once, as in the dissertation, a flow that is not accepted when
-// it begins is never accepted.
+// seconds of silence, so that no reading shows traffic of a flow that is not known any more. When
+// they close, their promised rate becomes available to others. With once, as in the dissertation, a
+// flow that is not accepted when it begins is never accepted.
 func defineCritical(ctx context.Context, n *testbed.Network, once bool) error {
 	return n.Do(ctx, http.MethodPost, "/api/v1/qos/critical", critical.Spec{
 		Name: "experiment", Rate: required, Match: match.Flow{TCPDst: match.Text(fmt.Sprint(criticalPort))}, IdleTimeout: "2s", Once: once,

@@ -36,8 +36,8 @@ func qosLatency() Experiment {
 	}
 }
 
-// controlLab returns figure 4.4: VM1 and VM2 at the first of three switches, VM3 and VM4 at the
-// last. Its links are plain cables: the ports' token buckets give them their rate.
+// controlLab returns the network of figure 4.4: VM1 and VM2 at the first of three switches, VM3 and
+// VM4 at the last. Its links are plain cables: the ports' token buckets give them their rate.
 func controlLab(name string) lab.Topology {
 	t := lab.Line(name, 3, delayline.Params{})
 	t.Hosts, t.Links = nil, t.Links[:0]

@@ -29,7 +29,8 @@ const (
 	shareLeast = 800_000
 	// shareTolerance is the largest deviation of a rate from its bound, as a share of the bound.
 	shareTolerance = 0.05
-	// manyWithin bounds the time of manyClasses on manySwitches.
+	// manyWithin bounds the time to provision manyClasses classes in a network of manySwitches
+	// switches.
 	manyWithin   = 5 * time.Second
 	manyClasses  = 200
 	manySwitches = 20

@@ -169,7 +169,7 @@ func (s *squareRig) cut(ctx context.Context) error {
 	return nil
 }
 
-// excess lets three flows share one link, of which one sends more than it was promised.
+// excess lets three flows share one link, where one of them sends more than it was promised.
 func (s *squareRig) excess(ctx context.Context) error {
 	if err := testbed.Poll(ctx, "no flow of before", func() error {
 		_, err := s.accepted(ctx, 0)

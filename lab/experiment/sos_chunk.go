@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// chunkLine has the 53 ms between Clemson and Utah.
+// chunkLine has the round-trip time between Clemson and Utah, 53 ms.
 var chunkLine = line{Rate: 1e9, RTT: 53 * time.Millisecond, MTU: 9000, Offload: true}
 
 func sosChunk() Experiment {

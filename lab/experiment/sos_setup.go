@@ -15,7 +15,8 @@ var setupLine = line{Rate: 300e6, RTT: 50 * time.Millisecond, MTU: 1500}
 
 const (
 	webPort = 80
-	// setupBudget is what a set-up may add to the direct handshake and one round trip of the WAN.
+	// setupBudget is the longest time by which a set-up may exceed a direct handshake and one round
+	// trip of the WAN.
 	setupBudget = 5 * time.Millisecond
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// These bound the rate of short connections through SOS, with this many open at once over this
-// round trip.
+// shortRateBound is the smallest rate of short connections a second through SOS, with
+// shortRateAtOnce connections open at once over a round trip of shortRateRTT.
 const (
 	shortRateBound  = 300
 	shortRateAtOnce = 50

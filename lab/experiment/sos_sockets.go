@@ -8,11 +8,12 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// socketsLine has the 50 ms of the published setting, at a rate that two cores sustain.
+// socketsLine has the round-trip time of the published setting, 50 ms, at a rate that two cores
+// sustain.
 var socketsLine = line{Rate: 1e9, RTT: 50 * time.Millisecond, MTU: 9000, Offload: true}
 
-// publishedAgents holds the published goodput of a pair of agents in Gbit/s, and their CPU in
-// percent of one core.
+// publishedAgents holds the published goodput of a pair of agents in Gbit/s, and the CPU usage of
+// both agents in percent of one core.
 type publishedAgents struct {
 	gbit             float64
 	sender, receiver int

@@ -258,7 +258,8 @@ func (rig *startRig) at(way string) netip.AddrPort {
 	return netip.AddrPortFrom(server, webPort)
 }
 
-// transfer makes one transfer, by agents that have been started for it, or in another way.
+// transfer makes one transfer in the cell's way. If the agents must not know the path, transfer
+// restarts them before.
 func (rig *startRig) transfer(ctx context.Context, c startCell) (r startRun, err error) {
 	if c.way == wayUnknownPath || c.way == wayKnownLink {
 		if err := rig.restartAgents(ctx); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// streamsLine has the 50 ms of the published setting.
+// streamsLine has the round-trip time of the published setting, 50 ms.
 var streamsLine = line{Rate: 1e9, RTT: 50 * time.Millisecond, MTU: 9000, Offload: true}
 
 func sosStreams() Experiment {

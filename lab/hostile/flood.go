@@ -44,7 +44,7 @@ func packetIn(b []byte, n uint64, frame []byte) []byte {
 	return b
 }
 
-// host returns the n-th of any number of hosts.
+// host returns the addresses of the n-th invented host.
 func host(n uint64) Host {
 	var mac [8]byte
 	binary.BigEndian.PutUint64(mac[:], n)

@@ -97,7 +97,7 @@ func dhcpOffer(b []byte, _ uint64, self, victim Host) []byte {
 	})
 }
 
-// joinMark is the DSCP of SYNs that open further subflows, unless the configuration has another one
+// joinMark is the DSCP of SYNs that open further subflows. The configuration can set another one
 // (qos.subflows.dscp).
 const joinMark = 11
 

@@ -117,8 +117,8 @@ func (g *growth) takeSample(ctx context.Context, f *fleet) error {
 	})
 }
 
-// settle waits until the programs have come to rest, and records their goroutines. If they do not
-// come to rest the checks report it.
+// settle waits until the programs have come to rest, and records their goroutines. It returns no
+// error if they do not come to rest, because checks reports that.
 func (g *growth) settle(ctx context.Context, f *fleet) error {
 	_ = testbed.Poll(ctx, "the programs' rest", func() error {
 		restless := ""

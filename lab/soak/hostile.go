@@ -21,8 +21,8 @@ const (
 	frameInterval = 2 * time.Millisecond
 )
 
-// rogues lists the hostile hosts: one beside those whose connections SOS carries, and one where the
-// device moves.
+// rogues lists the hostile hosts. The first is beside the hosts whose connections SOS carries, and
+// the second is where the device moves.
 var rogues = []string{"rogue1", "rogue2"}
 
 // hostileSwitch runs one kind of hostile switch after the other.

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 )
 
-// rules holds flow entries by what identifies them, each with a text for people.
+// rules holds flow entries by their identifiers, each with a text for people.
 type rules map[ruleKey]string
 
 // ruleKey identifies an entry: each of Sluice's rules has a cookie of its own.

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// part is the service that a host or switch belongs to. Each service has hosts of its own, because
-// effects of services on each other's packets are not tested here.
+// part is the service to which a host or switch belongs. Each service has hosts of its own, because
+// this package does not test the effects of services on each other's packets.
 type part string
 
 const (

@@ -36,8 +36,8 @@ func (f *fleet) verify(ctx context.Context) (all []check) {
 	return all
 }
 
-// noSessions waits until every session has ended. If one has not, the error includes its state as
-// the controller and both agents report it.
+// noSessions waits until every session has ended. If a session does not end, the error includes its
+// state as the controller and both agents report it.
 func (f *fleet) noSessions(ctx context.Context) error {
 	var live []sos.Record
 	err := testbed.Poll(ctx, "the sessions' end", func() error {

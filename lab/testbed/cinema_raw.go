@@ -71,7 +71,8 @@ func StartRawGatewayAt(ctx context.Context, d *Deployment, host string, addr net
 	return g, Poll(ctx, "gateway "+host, func() error { return d.GatewayUp(ctx, host, CinemaEgress) })
 }
 
-// serve answers the controller's requests, and makes the client of its API.
+// serve starts the server for the controller's requests, and makes the client of the controller's
+// API.
 func (g *RawGateway) serve(d *Deployment, at netip.AddrPort) error {
 	files, url := d.GatewayFiles(g.host.Name())
 	tls, err := pki.Server(files, true, pki.RoleController)

@@ -114,7 +114,7 @@ func (d *Deployment) agentHosts() []string {
 	return names
 }
 
-// StartController starts the controller, also again after KillController. It keeps its state.
+// StartController starts the controller, also again after it was killed. It keeps its state.
 func (d *Deployment) StartController(ctx context.Context) error {
 	file := filepath.Join(d.dir, "controller.yaml")
 	text := fmt.Sprintf(`data_dir: %[1]s/controller

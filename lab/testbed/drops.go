@@ -68,7 +68,8 @@ func socketDrops(text string) (sum uint64) {
 	return sum
 }
 
-// backlogDrops returns the sum of the second column, which has a value for each processor.
+// backlogDrops returns the sum of the second column of /proc/net/softnet_stat, which has a line for
+// each processor.
 func backlogDrops(text string) (sum uint64, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Inside is a place where this process can open sockets: a host of the lab. So both ends of a
-// measurement use the same clock.
+// Inside is a host of the lab at which this process can open sockets. So both ends of a measurement
+// use the same clock.
 type Inside interface {
 	Do(f func() error) error
 }

@@ -54,8 +54,8 @@ type silence struct{ from, to time.Time }
 const (
 	worthSilence = 5 * time.Millisecond
 	maxSilences  = 100_000
-	// patternSize is no multiple of any buffer's size, because the loss of a buffer would not be
-	// detected otherwise.
+	// patternSize is not a multiple of the size of any buffer. Otherwise the loss of a whole buffer
+	// would not be detected.
 	patternSize = 999_983
 )
 

@@ -19,9 +19,10 @@ import (
 // Station is a simulated device. It gets its address by DHCP, as any device does, and moves by
 // requesting it at another place.
 type Station struct {
-	// Home is its hardware address in DHCP messages and beyond the edge.
+	// Home is the hardware address that the device has in DHCP messages, and to hosts beyond its
+	// edge switch.
 	Home openflow.MAC
-	// Radios holds the addresses of its interfaces that are not Home, by radio.
+	// Radios holds, by radio, the addresses of those of its interfaces whose address is not Home.
 	Radios map[*Radio]openflow.MAC
 	// Retry is the time before a message is sent again, which then doubles; 0 means 250 ms.
 	Retry time.Duration
@@ -109,7 +110,7 @@ func (s *Station) accept(ack *dhcpv4.DHCPv4, r *Radio) error {
 	return nil
 }
 
-// Leave makes the device answer nothing any more at a place.
+// Leave makes the device stop answering at a place.
 func (s *Station) Leave(r *Radio) {
 	r.answerARP(s.IP, s.MAC(r), false)
 	r.Hear(s.IP, nil)

@@ -17,8 +17,8 @@ import (
 
 // StreamOptions describes a stream of UDP packets between two hosts.
 type StreamOptions struct {
-	// Receiver is where the socket is opened. If it is nil the caller passes the packets to
-	// Deliver.
+	// Sender and Receiver are the hosts at which the sockets are opened. If Receiver is nil, no
+	// socket is opened there, and the caller passes the packets to Deliver.
 	Sender, Receiver Inside
 	From             netip.AddrPort // address of the sender; the zero value lets the kernel choose
 	To               netip.AddrPort // address of the receiver; port 0 means a free one
@@ -41,7 +41,7 @@ type Stream struct {
 const (
 	streamHeader = 16 // bytes of the stream's ID and the packet's number
 	streamBuffer = 4 << 20
-	// streamBurst is the number of packets that a late sender makes up for.
+	// streamBurst is the largest number of packets for which a late sender makes up.
 	streamBurst = 20
 	// Settle is how long Stop waits for packets in flight.
 	Settle = time.Second

@@ -17,8 +17,8 @@ import (
 // are preempted at once (cgroup-v2.rst, cpu.idle).
 type idleGroup struct{ dir string }
 
-// joinIdle moves a process with all its threads to a new group of that kind. It returns an error if
-// the kernel or the process's rights do not permit one.
+// joinIdle moves a process with all its threads to a new idleGroup. It returns an error if the
+// kernel or the process's rights do not permit one.
 func joinIdle(pid int) (*idleGroup, error) {
 	root, err := cpuGroups()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Place is where a program can be started: a host of the lab.
+// Place is a host of the lab, or another place, at which programs can be started.
 type Place interface {
 	Command(ctx context.Context, name string, args ...string) *exec.Cmd
 }

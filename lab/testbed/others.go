@@ -22,8 +22,8 @@ type othersKey struct {
 	started uint64
 }
 
-// WatchOthers starts to watch the programs that run now, except the processes but, which belong to
-// what is measured.
+// WatchOthers starts to watch the programs that run now. It leaves out the given processes, which
+// belong to what is measured.
 func WatchOthers(except ...int) (*Others, error) {
 	o := &Others{spent: map[othersKey]float64{}}
 	own := map[int]bool{}

@@ -30,7 +30,8 @@ const (
 type Options struct {
 	// Listeners accept switches. The controller closes them.
 	Listeners []net.Listener
-	// Capacities holds those of links by the ports from which they lead, in bits per second.
+	// Capacities holds the capacities of links in bits per second, by the ports from which the
+	// links lead.
 	Capacities map[network.PortRef]uint64
 	// Interval is how often counters are read: every five seconds in the publication.
 	Interval time.Duration

@@ -29,7 +29,7 @@ type flow struct {
 	header   match.Header
 	from, to network.PortRef
 
-	// The goroutine that reads counters owns these once the connection has entered.
+	// The goroutine that reads counters owns counter and path once the connection has entered.
 	counter flowpath.Counter
 	// path is the path of a large connection.
 	path []network.Hop
