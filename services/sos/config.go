@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// Config is the service's global configuration. It is kept in the store and changed through
+// Config is the global configuration of the service. It is kept in the store and changed through
 // the API.
 type Config struct {
 	Enabled bool   `json:"enabled" doc:"Whether new connections are taken; it never affects running sessions"`
@@ -133,11 +133,12 @@ func (c *Config) setupTime() time.Duration {
 	return time.Duration(c.PrepareTimeout) + 2*time.Duration(c.RulesTimeout) + time.Duration(c.CommitTimeout)
 }
 
-// MaxPaths is how many paths one pair of agents may use at once.
+// MaxPaths bounds the number of paths that one pair of agents uses at once.
 const MaxPaths = 8
 
-// Tuning holds the parameters of a transfer. A parameter that is not set is taken from the
-// next level: entry, configuration, the agent's own default.
+// Tuning holds the parameters of a transfer. The whitelist entry's parameters come first. A
+// parameter that is not set there is taken from the configuration, and if it is not set there
+// either, from the agent's own defaults.
 type Tuning struct {
 	Connections       int    `json:"connections,omitempty" minimum:"0" maximum:"64" doc:"Connections between the agents; 0: chosen by the agent from what it measures"`
 	ChunkBytes        int    `json:"chunk_bytes,omitempty" minimum:"0" maximum:"16777216" doc:"Bytes that travel on one connection at a time, 4096 to 16777216; 0: the agent's default"`
@@ -152,7 +153,7 @@ type Tuning struct {
 
 var congestionName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`)
 
-// check returns the faults of the parameters.
+// check returns the parameters' faults.
 func (t Tuning) check() kit.Faults {
 	var faults kit.Faults
 	between := func(field string, v, low, high int) {
@@ -170,7 +171,7 @@ func (t Tuning) check() kit.Faults {
 	return faults
 }
 
-// over returns t with parameters that are not set taken from base.
+// over returns a copy of t in which parameters that are not set are taken from base.
 func (t Tuning) over(base Tuning) Tuning {
 	return Tuning{
 		Connections: cmp.Or(t.Connections, base.Connections), ChunkBytes: cmp.Or(t.ChunkBytes, base.ChunkBytes),
@@ -189,9 +190,8 @@ func (t Tuning) params() agentapi.Params {
 	}
 }
 
-// Section is what the controller's configuration has below the key sos. Everything that an
-// operator changes while the controller runs (agents, whitelist, tuning) is in the store
-// instead.
+// Section is the part of the controller's configuration below the key sos. Everything that an
+// operator changes while the controller runs (agents, whitelist, tuning) is in the store instead.
 type Section struct {
 	Enabled bool `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 
@@ -201,7 +201,7 @@ type Section struct {
 	Linger time.Duration `yaml:"linger" min:"100ms" max:"1m" doc:"How long a session's rules stay after its agents are done. Their end hosts have acknowledged everything then, but may say so once more."`
 }
 
-// DefaultSection returns the section of a controller that is told nothing.
+// DefaultSection returns the section with its default values.
 func DefaultSection() *Section {
 	return &Section{Enabled: true, Settle: 10 * time.Second, Linger: 200 * time.Millisecond}
 }

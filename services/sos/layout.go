@@ -20,17 +20,17 @@ type Capable func(openflow.DatapathID, openflow.Field) bool
 // rewrite a field that has to be rewritten.
 var ErrIncapable = errors.New("no switch on the path can rewrite the field")
 
-// Layout holds everything from which the rules between a session's end hosts and their
-// agents are computed.
+// Layout holds everything that is needed to compute the rules between a session's end hosts and
+// their agents.
 type Layout struct {
 	Client, Server netip.AddrPort
 	ClientSide     Side
 	ServerSide     Side
-	// Steered reports that the network knew a path between the agents. The rules here do
-	// not depend on it; a restarted controller waits for such a path.
+	// Steered reports whether the network knew a path between the agents. The rules of a Layout do
+	// not depend on it, but a restarted controller waits for such a path.
 	Steered bool `json:",omitempty"`
-	// PeersRouted reports that the agents reach each other through a router, so that the
-	// controller cannot steer their path.
+	// PeersRouted reports whether the agents reach each other through a router, so that the
+	// controller cannot choose their path.
 	PeersRouted bool `json:",omitempty"`
 	// DSCP is the DSCP of the client's first packet.
 	DSCP uint8 `json:",omitempty"`
@@ -43,11 +43,11 @@ type Layout struct {
 // Side is one half of a session: an end host as its interception switch sees it, the agent
 // that stands in for the other end, and the path between the two.
 type Side struct {
-	// EndMAC is the address by which the end host is reached from the interception switch:
-	// its own, or that of the router before it.
+	// EndMAC is the MAC address by which the end host is reached from the interception switch: its
+	// own, or that of the router in between.
 	EndMAC openflow.MAC
-	// FarMAC is the address that the end host takes for that of the other end: its own, or
-	// that of the router towards it.
+	// FarMAC is the MAC address that the end host uses for the other end: that of the other end
+	// host, or that of the router towards it.
 	FarMAC openflow.MAC
 	// EndVLAN is the VLAN of the end host's packets at the interception switch.
 	EndVLAN uint16
@@ -56,23 +56,22 @@ type Side struct {
 	AgentPort uint16
 	AgentMAC  openflow.MAC
 	AgentVLAN uint16
-	// PuntsSYN reports that the interception switch distinguishes first packets of
-	// connections from others. All first packets come to the controller, which sends them
-	// on to the agent; the session's rule matches the other packets. Only the client's side
-	// sets it.
+	// PuntsSYN reports whether the interception switch distinguishes first packets of connections
+	// from others. It then sends all first packets to the controller, which forwards them to the
+	// agent, and the session's rule matches only the other packets. Only the client's side sets it.
 	PuntsSYN bool `json:",omitempty"`
-	// OnLink reports that the agent addresses its frames to the end host itself, so that
-	// their destination needs no rewriting.
+	// OnLink reports whether the agent addresses its frames to the end host itself, so that their
+	// destination need not be rewritten.
 	OnLink bool
 
 	// Path leads from the end host to the agent. It enters its first switch, the
 	// interception switch, by the end host's port, and leaves the last switch by the
 	// agent's.
 	Path []network.Hop
-	// MobilePaths holds the paths of a mobile end host; Path is one of them. They lead to the
-	// agent from every switch that all of the host's packets pass, wherever the host is,
-	// and from every port by which the packets may come in there. EndMAC is then the host's
-	// address at these switches.
+	// MobilePaths holds the paths of a mobile end host; Path is one of them. They lead to the agent
+	// from every border switch, that is, from every switch that all of the host's packets pass,
+	// wherever the host is, and from every port by which the packets may come in there. EndMAC is
+	// then the host's address at these switches.
 	MobilePaths [][]network.Hop `json:"Ways,omitempty"`
 }
 
@@ -90,14 +89,14 @@ func (sd *Side) allPaths() [][]network.Hop {
 // isMobile reports whether the end host can move without a change of the session's rules.
 func (sd *Side) isMobile() bool { return len(sd.MobilePaths) > 0 }
 
-// ClientRules returns the rules at the client's side (1 and 2 of the published table),
-// those for packets to the client first.
+// ClientRules returns the rules at the client's side (1 and 2 of the published table). The rules
+// for packets to the client come first.
 func (l Layout) ClientRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ClientSide, l.Client, l.Server, can)
 }
 
-// Opening returns the actions for the client's first packet at the port where it came in.
-// If the side punts SYNs, they are those of rule 1; otherwise the packet goes through the
+// Opening returns the actions for the client's first packet at the port where it came in. If the
+// side punts SYNs, these are the actions of rule 1. Otherwise the packet is sent through the
 // tables, because rule 1 matches it as well.
 func (l Layout) Opening(can Capable, at network.PortRef) ([]openflow.Action, error) {
 	side := &l.ClientSide
@@ -123,8 +122,8 @@ func (l Layout) ServerRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ServerSide, l.Server, l.Client, can)
 }
 
-// rulesOf returns the rules of one side: those towards the end host, then those towards the
-// agent, each from its far end to where packets come in.
+// rulesOf returns the rules of one side: first those towards the end host, then those towards the
+// agent. Each group is ordered from its far end to the switch where packets come in.
 func (l *Layout) rulesOf(r agentapi.Role, can Capable) ([]network.Rule, error) {
 	client, err := l.ClientRules(can)
 	if err != nil {
@@ -144,8 +143,8 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 		return nil, fmt.Errorf("%v: %w to agent %v", end.Addr(), network.ErrNoPath, s.Agent)
 	}
 	agent := netip.AddrPortFrom(s.Agent, s.AgentPort)
-	// What the end host sends arrives at the agent addressed to the agent, and what the
-	// agent sends arrives at the end host as if from the far end.
+	// Packets from the end host arrive at the agent with the agent's address as destination.
+	// Packets from the agent arrive at the end host with the far end's address as source.
 	sent := header{vlan: s.EndVLAN, src: end, dst: far}
 	arrives := header{vlan: s.AgentVLAN, src: end, dst: agent, ethDst: s.AgentMAC}
 	answer := header{vlan: s.AgentVLAN, src: agent, dst: end}
@@ -168,13 +167,14 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 	if err := s.exceptSYN(&toAgent[0]); err != nil {
 		return nil, err
 	}
-	// A rule works only once the rules behind it do, so each chain is written from its end.
+	// A rule works only once the rules behind it do, so the switches at the end of each chain are
+	// written first.
 	slices.Reverse(toEnd)
 	slices.Reverse(toAgent)
 	return append(toEnd, toAgent...), nil
 }
 
-// exceptSYN makes a rule exclude first packets of connections, if those are punted.
+// exceptSYN makes a rule not match first packets of connections, if the side punts them.
 func (sd *Side) exceptSYN(r *network.Rule) (err error) {
 	if !sd.PuntsSYN {
 		return nil
@@ -185,8 +185,8 @@ func (sd *Side) exceptSYN(r *network.Rule) (err error) {
 	return nil
 }
 
-// chain returns the rules that carry a connection's packets along a path and change their
-// headers from one form to another, each field at the switch that pick chooses.
+// chain returns the rules that forward a connection's packets along a path and change their headers
+// from the fields of from to those of to, each field at the switch that pick chooses.
 func chain(path []network.Hop, from, to header, can Capable, pick picker) ([]network.Rule, error) {
 	if from.src.Addr().Is4() != to.src.Addr().Is4() || from.dst.Addr().Is4() != to.dst.Addr().Is4() {
 		return nil, fmt.Errorf("%v and %v are of different address families: the agent needs an address of the connection's family", from, to)
@@ -274,8 +274,7 @@ func checkDisjoint(rules []network.Rule) error {
 	return nil
 }
 
-// complete adds the ports that the agents have bound, and what else they have answered, to
-// the layout.
+// complete adds the agents' replies, which contain the ports that they have bound, to the layout.
 func (l *Layout) complete(client, server agentapi.PrepareReply) error {
 	for _, x := range []struct {
 		side  *Side
@@ -302,7 +301,7 @@ func (l *Layout) ends(r agentapi.Role) (end, far netip.AddrPort) {
 	return ofRole(r, l.Client, l.Server), ofRole(r, l.Server, l.Client)
 }
 
-// ofRole returns client or server, as the role says.
+// ofRole returns client or server, depending on the role.
 func ofRole[T any](r agentapi.Role, client, server T) T {
 	if r == agentapi.RoleClient {
 		return client

@@ -50,7 +50,7 @@ func (m *metrics) established(st Steps) {
 	}
 }
 
-// resume adds the totals of earlier controllers.
+// resume adds the totals of earlier controllers to the metrics.
 func (m *metrics) resume(t Totals) {
 	m.up.Add(float64(t.Carried))
 	m.finished.Add(float64(t.Carried))

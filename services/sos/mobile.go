@@ -15,18 +15,17 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// The rules of another service forward the packets of a mobile end host. Those at the
-// host's own port change with every move, and its packets have other addresses there. So
-// the rules of its side of a session are written at the switches that all of its packets
-// pass, wherever the host is (network.Anchor). Between these switches and the host its own
-// rules forward, in a stage after that of sessions.
+// The rules of another service forward the packets of a mobile end host. The rules at the host's
+// own port change with every move, and the packets have other addresses there. So the rules of the
+// host's side of a session are written at the border switches, which all of its packets pass,
+// wherever the host is (network.Anchor). Between the borders and the host, the packets follow the
+// host's own rules, in a stage after that of sessions.
 
 // errMobile means that agents do not carry a connection of a mobile host.
 var errMobile = errors.New("an end is a host that moves")
 
-// mayEnterAt reports whether packets of a mobile host may enter a border switch by a port:
-// from another switch, or from the host itself. Packets at any other port are not the
-// host's own.
+// mayEnterAt reports whether packets of a mobile host may enter a border switch by a port: a port
+// to another switch, or the host's own port. Packets at any other port are not the host's.
 func mayEnterAt(a *network.Anchor, at network.PortRef, top *topology.Topology) bool {
 	_, ok := a.Border(at.Switch)
 	return ok && (!top.IsEdge(at) || at == a.Place.At)
@@ -63,10 +62,10 @@ func pathsTo(a *network.Anchor, agent network.PortRef, top *topology.Topology, m
 	return paths, nil
 }
 
-// mobileRules returns the rules of a side whose end host is mobile. At every border there
-// is one for each port, which leads to the agent. Packets from other ports, as from a place
-// that is not known yet, are dropped: they would be meaningless to the other end host. What
-// the agent sends is rewritten where it enters, and then follows the host's own rules.
+// mobileRules returns the rules of a side whose end host is mobile. At every border switch, one
+// rule for each port leads to the agent. Packets from other ports, for example from a place of the
+// host that is not known yet, are dropped, because they would be meaningless to the other end host.
+// Packets from the agent are rewritten where they enter, and then follow the host's own rules.
 func (sd *Side) mobileRules(sent, arrives, answer, seen header, can Capable) ([]network.Rule, error) {
 	last := sd.Path[len(sd.Path)-1]
 	rules, err := chain([]network.Hop{{Switch: last.Switch, In: last.Out}}, answer, seen, can, lastCapable)
@@ -104,8 +103,8 @@ func (sd *Side) mobileRules(sent, arrives, answer, seen header, can Capable) ([]
 	return rules, nil
 }
 
-// refreshPaths updates a side whose end host is mobile with the current paths and the place
-// of its agent, and reports whether it has changed.
+// refreshPaths updates the paths of a side whose end host is mobile, and the place of its agent,
+// and reports whether they have changed.
 func (sd *Side) refreshPaths(a *network.Anchor, p agents.Place, top *topology.Topology, m network.Metric) (changed bool) {
 	paths, err := pathsTo(a, p.At, top, m)
 	if err != nil || len(paths) == 0 {

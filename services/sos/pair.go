@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// maxSalts is how often new path tags are drawn for a pair if a tag is in use by another
-// pair.
+// maxSalts bounds how often new path tags are computed for a pair because another pair uses one of
+// the tags.
 const maxSalts = 4
 
-// pair holds the rules that all sessions between two agents share. users counts the
-// sessions, treatments counts those with a treatment; the service's lock guards both. mu
-// guards the rest.
+// pair holds the rules that all sessions between two agents share. users is the number of the
+// sessions, and treatments the number of those with each treatment; the service's lock guards both.
+// mu guards the other fields.
 type pair struct {
 	key        string
 	users      int
@@ -35,14 +35,15 @@ type pair struct {
 	applied  bool
 }
 
-// current returns the steering that is in the switches.
+// current returns the steering whose rules are in the switches.
 func (p *pair) current() Steering {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.steering
 }
 
-// terminal returns an agent as an end of a pair's path, and its port.
+// terminal returns an agent as an end of a pair's path, and the port to which the agent is
+// connected.
 func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
 	st := a.State()
 	p := st.Places[addr]
@@ -52,11 +53,11 @@ func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
 // pairs holds the paths between agents, and the treatments that apply on them.
 type pairs struct {
 	*core
-	all map[string]*pair // under the lock
+	all map[string]*pair // by key; guarded by the lock
 }
 
-// acquire writes the rules between the session's agents, for at least the number of paths
-// that the session asks for. The caller calls release after each success.
+// acquire writes the rules between the session's agents, for at least the number of paths that the
+// session requests. After each success, the caller has to call release.
 func (s *pairs) acquire(ctx context.Context, ss *session) error {
 	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
 	key := pairKey(xAddr, yAddr)
@@ -95,8 +96,8 @@ func (s *pairs) notePaths(ss *session, steering Steering) {
 	}
 }
 
-// steering computes the steering between the session's agents. If the topology has no path,
-// or a router is on it, a network that this controller does not manage connects the agents,
+// steering computes the steering between the session's agents. If the topology has no path between
+// them, or a router is on it, a network that this controller does not manage connects the agents,
 // and no rules are needed.
 func (s *pairs) steering(ss *session) (Steering, error) {
 	top := s.net.Topology()
@@ -121,7 +122,7 @@ func (s *pairs) steering(ss *session) (Steering, error) {
 	return st, nil
 }
 
-// routes returns up to n paths that share no link.
+// routes returns up to n paths between two ports that share no link.
 func routes(top *topology.Topology, from, to network.PortRef, n int, m network.Metric) [][]network.Hop {
 	if n > 1 && from.Switch != to.Switch {
 		var out [][]network.Hop
@@ -136,8 +137,8 @@ func routes(top *topology.Topology, from, to network.PortRef, n int, m network.M
 	return nil
 }
 
-// apply writes the pair's rules if they differ from what is wanted. A pair that has more
-// paths than a session asks for keeps them.
+// apply writes the pair's rules unless the present ones serve want. A pair that has more paths than
+// a session requests keeps them.
 func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +163,7 @@ func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
 	return fmt.Errorf("%s: %w: path tags collide with those of other agents", p.key, network.ErrConflict)
 }
 
-// serves reports whether the steering carries what is wanted.
+// serves reports whether the rules of s serve the sessions for which want was computed.
 func (s Steering) serves(want Steering) bool {
 	same := func(a, b Terminal) bool {
 		return a.Addr == b.Addr && a.MAC == b.MAC && a.VLAN == b.VLAN && slices.Equal(a.DataPorts, b.DataPorts)
@@ -180,8 +181,8 @@ func (s Steering) serves(want Steering) bool {
 	return true
 }
 
-// release undoes acquire. The rules are removed when no session uses them any more, after a
-// short delay, so that a new session still finds them.
+// release undoes acquire. When no session uses the rules any more, they are removed after a short
+// delay, so that a new session still finds them.
 func (s *pairs) release(ss *session) {
 	s.mu.Lock()
 	p := s.all[ss.pair]
@@ -222,7 +223,8 @@ func (s *pairs) remove(ctx context.Context, p *pair) {
 	p.applied = false
 }
 
-// reroute recomputes the paths between a session's agents if necessary.
+// reroute recomputes the paths between a session's agents, and rewrites the rules if the paths have
+// changed.
 func (s *pairs) reroute(ctx context.Context, ss *session) {
 	s.mu.Lock()
 	p := s.all[ss.pair]
@@ -267,9 +269,9 @@ func valid(top *topology.Topology, paths [][]network.Hop) bool {
 	return true
 }
 
-// knownPaths returns what the network knows about the paths between a session's agents, in
-// the direction in which an agent sends. Agents that have never met start at the rates of
-// these paths.
+// knownPaths returns the network's knowledge about the paths between a session's agents, in the
+// direction in which the agent from sends. Agents that have never exchanged data start at the rates
+// of these paths.
 func (s *pairs) knownPaths(ss *session, from agentapi.Role) []agentapi.Path {
 	top := s.net.Topology()
 	s.mu.Lock()
@@ -293,9 +295,9 @@ func (s *pairs) knownPaths(ss *session, from agentapi.Role) []agentapi.Path {
 	return out
 }
 
-// estimatePath returns the free capacity of a path's links, and its round-trip time. The
-// capacity counts only if the operator has declared that of the slowest link: ports report
-// the speed of their cables, and what lies behind them may be slower.
+// estimatePath returns the free capacity of a path's links, and its round-trip time. The capacity
+// is used only if the operator has declared that of the slowest link. Otherwise ports report the
+// speed of their cables, although the network behind them may be slower.
 func estimatePath(top *topology.Topology, hops []network.Hop) agentapi.Path {
 	var slowest topology.Link
 	free := uint64(math.MaxUint64)

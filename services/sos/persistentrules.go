@@ -13,18 +13,18 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// persistentTimeout bounds the time to write the rules of one key, and persistentAtOnce is
-// how many keys are written at once: a switch that is slow, or that refuses rules, does not
-// delay the others.
+// persistentTimeout bounds the time to write the rules of one key. persistentAtOnce bounds the
+// number of keys that are written at once. So a switch that is slow, or that refuses rules, does
+// not delay the others.
 const (
 	persistentTimeout = 5 * time.Second
 	persistentAtOnce  = 64
 )
 
-// persistentRules keeps rules in the switches for as long as their sources, the values of
-// type T, are wanted: one rule set for each key. The sources are stored. So a restarted
-// controller declares the rules before it removes those that nobody declares, even if
-// switches and agents are not connected yet.
+// persistentRules keeps rules in the switches for as long as their sources, the values of type T,
+// are wanted. There is one rule set for each key. The sources are stored. A restarted controller
+// can therefore declare the rules before it removes undeclared ones, even if switches and agents
+// are not connected yet.
 type persistentRules[T comparable] struct {
 	c       *core
 	prefix  string // prefix of the keys in the ledger
@@ -36,7 +36,7 @@ type persistentRules[T comparable] struct {
 
 	mu     sync.Mutex
 	known  map[string]T
-	failed map[string]string // why a switch refused the rules, by key
+	failed map[string]string // errors with which switches refused the rules, by key
 }
 
 func newPersistentRules[T comparable](c *core, prefix, stored, refused string, of func(T) ([]network.Rule, error)) *persistentRules[T] {
@@ -46,7 +46,7 @@ func newPersistentRules[T comparable](c *core, prefix, stored, refused string, o
 	}
 }
 
-// load reads what an earlier controller has stored.
+// load reads the sources that an earlier controller has stored.
 func (x *persistentRules[T]) load(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -126,7 +126,7 @@ func (x *persistentRules[T]) recordResult(key string, err error) {
 	}
 }
 
-// failures returns why switches refuse rules, by key.
+// failures returns the errors with which switches refuse rules, by key.
 func (x *persistentRules[T]) failures() map[string]string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

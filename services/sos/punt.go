@@ -15,11 +15,12 @@ const (
 	tcpRST = 0x004
 	tcpACK = 0x010
 
-	// wholePacket makes a switch send packets to the controller in full length.
+	// wholePacket is the length in an output action that makes a switch send the whole packet to
+	// the controller.
 	wholePacket = 0xffff
 )
 
-// punt is what one punt rule matches.
+// punt describes the packets that one punt rule matches.
 type punt struct {
 	client, server netip.Prefix
 	port           portBlock
@@ -43,16 +44,16 @@ func punts(e *Entry) []punt {
 	return out
 }
 
-// Punts returns the rules that bring the first packets of whitelisted connections from one
-// switch to the controller. A switch that cannot match TCP flags sends all packets of these
-// connections; the service lets all but the first pass.
+// Punts returns the rules that send the first packets of whitelisted connections from one switch to
+// the controller. If flags is false, the switch cannot match TCP flags, and sends all packets of
+// these connections; the service then leaves all but the first to default forwarding.
 //
-// The punt rules are leased. Below each stands a permanent rule that changes nothing, so
-// that a switch examines the same fields of a packet with and without the punt rules.
-// Otherwise the flows that Open vSwitch caches without a controller would cover first
-// packets too. When the controller is back, Open vSwitch may update such a cached flow in
-// place, and then first packets go directly for as long as they keep the flow alive
-// (docs/topics/cached-decisions.md).
+// The punt rules are leased: the switch removes them after a time without a controller. Below each
+// stands a permanent rule that changes nothing, so that a switch examines the same fields of a
+// packet with and without the punt rules. Otherwise the flows that Open vSwitch caches without a
+// controller would cover first packets, too. When the controller is back, Open vSwitch may update
+// such a cached flow in place, and then first packets go directly for as long as they keep the flow
+// alive (docs/topics/cached-decisions.md).
 func Punts(w Whitelist, at time.Time, dpid openflow.DatapathID, flags bool) ([]network.Rule, error) {
 	var rules []network.Rule
 	seen := make(map[openflow.Match]bool)

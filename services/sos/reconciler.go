@@ -15,7 +15,7 @@ const (
 	// debounce is how long changes of the network are collected before paths are checked
 	// again.
 	debounce = 20 * time.Millisecond
-	// resyncEvery is how often everything is checked without a cause.
+	// resyncEvery is the interval at which everything is checked even if no change was reported.
 	resyncEvery = 10 * time.Second
 )
 
@@ -26,7 +26,7 @@ type reconciler struct {
 	sessions *sessions
 	pairs    *pairs
 	endings  *endings
-	// publishedPorts holds the ports that were last published to those who promise
+	// publishedPorts holds the ports that were last published to the services that promise
 	// treatments; guarded by the lock.
 	publishedPorts map[network.Carried]bool
 }
@@ -55,7 +55,7 @@ func (s *reconciler) reroute(ctx context.Context) {
 	}
 }
 
-// rerouteSide recomputes one side of a session if necessary.
+// rerouteSide recomputes one side of a session, and rewrites its rules if they have changed.
 func (s *reconciler) rerouteSide(ctx context.Context, ss *session, r agentapi.Role) {
 	next, changed := s.updatedLayout(ss, r)
 	if !changed {
@@ -81,16 +81,16 @@ func (s *reconciler) rerouteSide(ctx context.Context, ss *session, r agentapi.Ro
 	s.log.Info("session has a new path", "session", ss.id, "side", r, "path", path)
 }
 
-// dropRules returns rules that drop what an end host and its agent still send at their old
-// places. A host that is wrongly believed to have moved would otherwise reach the other end
-// host itself, with segments that belong to no connection there, and be reset.
+// dropRules returns rules that drop packets that an end host and its agent still send at their old
+// places. Without these rules, a host that is wrongly believed to have moved would reach the other
+// end host itself, with segments that belong to no connection there, and be reset.
 func (s *reconciler) dropRules(ss *session, r agentapi.Role, next *Layout) []network.Rule {
 	s.mu.Lock()
 	before := ss.Layout
 	s.mu.Unlock()
 	was, err := before.rulesOf(r, s.net.CanSet)
 	if err != nil || before.side(r).isMobile() {
-		return nil // the old switches can no longer rewrite and so forward nothing, or the rules of a mobile host drop such packets themselves
+		return nil // the old switches forward nothing any more, or a mobile host's rules drop such packets
 	}
 	rules, err := next.rulesOf(r, s.net.CanSet)
 	if err != nil {
@@ -106,9 +106,9 @@ func (s *reconciler) dropRules(ss *session, r agentapi.Role, next *Layout) []net
 	return drops
 }
 
-// updatedLayout returns the session's layout with one side brought up to date, and reports
-// whether it has changed. If there is no path, the layout does not change: the old rules
-// stay until there is one.
+// updatedLayout returns the session's layout with one side brought up to date, and reports whether
+// that side has changed. If there is no path, the layout does not change, and the old rules stay
+// until there is one.
 func (s *reconciler) updatedLayout(ss *session, r agentapi.Role) (Layout, bool) {
 	top := s.net.Topology()
 	s.mu.Lock()

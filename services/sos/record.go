@@ -90,7 +90,7 @@ func hops(path []network.Hop) []string {
 	return out
 }
 
-// recordCounters stores an agent's counters. The lock is held.
+// recordCounters records an agent's latest counters, and adds a sample. The lock is held.
 func (ss *session) recordCounters(r agentapi.Role, c agentapi.Counters, at time.Time) {
 	ss.last[r] = c
 	if r != agentapi.RoleClient && ss.last[agentapi.RoleClient] != (agentapi.Counters{}) {
@@ -115,8 +115,8 @@ type Sample struct {
 	Retransmits uint64    `json:"retransmits" doc:"TCP segments sent again between the agents so far"`
 }
 
-// sampler keeps the samples of a session in bounded memory: when it is full it drops every
-// other sample, and takes new ones half as often.
+// sampler keeps the samples of a session in bounded memory. When it is full, it drops every other
+// sample, and then takes new ones half as often.
 type sampler struct {
 	samples []Sample
 	every   time.Duration
@@ -139,8 +139,8 @@ func (s *sampler) add(x Sample) {
 	s.samples = append(s.samples, x)
 }
 
-// rate returns the rate between the last two samples, both directions together, in bit/s; 0
-// until there are two.
+// rate returns the rate between the last two samples, both directions together, in bit/s; 0 if
+// there are fewer than two.
 func (s *sampler) rate() float64 {
 	seconds := s.last.At.Sub(s.before.At).Seconds()
 	before, last := s.before.BytesUp+s.before.BytesDown, s.last.BytesUp+s.last.BytesDown
@@ -150,7 +150,7 @@ func (s *sampler) rate() float64 {
 	return float64(last-before) * 8 / seconds
 }
 
-// endedOrderly reports whether both agents are sure that their end hosts know of the end.
+// endedOrderly reports whether both agents are sure that their end hosts know of the session's end.
 func endedOrderly(ended map[agentapi.Role]agentapi.SessionRecord) bool {
 	for _, r := range roles {
 		switch ended[r].Reason {
@@ -176,7 +176,7 @@ func describeEnd(ended map[agentapi.Role]agentapi.SessionRecord) string {
 	case client.Reason == "":
 		return pick(server)
 	}
-	// One agent knows the cause, the other only that its peer gave up.
+	// One agent knows the cause, and the other knows only that its peer gave up.
 	for _, r := range []agentapi.SessionRecord{client, server} {
 		switch r.Reason {
 		case agentapi.ReasonPeerReset, agentapi.ReasonPeerLost, agentapi.ReasonClosed, agentapi.ReasonAborted:

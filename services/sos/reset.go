@@ -17,36 +17,35 @@ import (
 )
 
 const (
-	// firstProbeDelay is how soon an end host that has not answered is probed again: a
-	// switch may still have forwarded its first answer by the rule that was replaced. The
-	// delay doubles up to maxProbeDelay.
+	// firstProbeDelay is the time after which an end host that has not answered is probed again.
+	// Its first answer may be lost, because a switch may still have forwarded it by the rule that
+	// was replaced. The delay doubles up to maxProbeDelay.
 	firstProbeDelay = 50 * time.Millisecond
 	maxProbeDelay   = 250 * time.Millisecond
 	// resetTimeout bounds how long the controller waits for an end host's packets.
 	resetTimeout = 3 * time.Second
-	// resetQuietTime is how long the controller goes on answering after an end host's first
-	// answer.
+	// resetQuietTime is how long the controller continues to answer packets after an end host's
+	// first answer.
 	resetQuietTime = 600 * time.Millisecond
 )
 
-// reset is an end host whose agent was lost. Its packets come to the controller, which
-// answers them with a reset of exactly the sequence number that the end host expects; any
-// other would be ignored (RFC 5961).
+// reset describes an end host whose agent was lost. The switches send its packets to the
+// controller, which answers them with a reset of exactly the sequence number that the end host
+// expects. The end host would ignore any other reset (RFC 5961).
 type reset struct {
 	ins      []network.PortRef // the ports at which its packets come in
-	from, to header            // as the end host sends, and as the answers to it must look
+	from, to header            // headers of packets from the end host, and of the answers to it
 	answered chan struct{}
 }
 
-// resets holds the end hosts that are being told that their connections are over.
+// resets holds the end hosts that are being notified that their connections are over.
 type resets struct {
 	*core
-	all map[flow]*reset // by what the end host sends; guarded by the lock
+	all map[flow]*reset // by the flow that the end host sends; guarded by the lock
 }
 
-// target returns the port by which the end host is reached, and its MAC address there. For
-// a mobile host it is the host's own port, for any other the one at which its packets come
-// in.
+// target returns the port by which the end host is reached, and its MAC address there. For a mobile
+// host this is the host's own port, and for any other host the port by which its packets come in.
 func (s *resets) target(rs *reset) (network.PortRef, openflow.MAC) {
 	a := s.anchorOf(rs.to.dst.Addr())
 	switch {
@@ -58,7 +57,8 @@ func (s *resets) target(rs *reset) (network.PortRef, openflow.MAC) {
 	return a.Place.At, a.Place.MAC
 }
 
-// notify tells the end host of a lost agent that its connection is over.
+// notify tells an end host of the session that its connection is over, because its agent may be
+// lost.
 func (s *resets) notify(ctx context.Context, ss *session, r agentapi.Role) {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()
@@ -89,12 +89,12 @@ func (s *resets) notify(ctx context.Context, ss *session, r agentapi.Role) {
 			break
 		}
 	}
-	// Segments that were in flight are answered as well.
+	// Segments that are still in flight are answered as well.
 	_ = tasks.Sleep(ctx, resetQuietTime)
 }
 
-// resetOf returns the reset of a side, and the rules that bring its end host's packets to
-// the controller. They replace those that redirected the packets to the agent.
+// resetOf returns the reset of a side, and the rules that send its end host's packets to the
+// controller. They replace the rules that redirected the packets to the agent.
 func resetOf(ss *session, r agentapi.Role) (*reset, []network.Rule, error) {
 	side := ss.Layout.side(r)
 	end, far := ss.Layout.ends(r)
@@ -121,12 +121,12 @@ func resetOf(ss *session, r agentapi.Role) (*reset, []network.Rule, error) {
 	return rs, punts, nil
 }
 
-// probe sends the end host a segment with a random sequence number, which is nearly always
-// outside its window, so that the end host answers with the number that it expects (RFC
-// 9293, 3.10.7.4). The next probe's number is as far away from this one as possible. The
-// segment holds a byte, because Linux answers segments without data only twice a second
-// (tcp_invalid_ratelimit), and that answer may be lost. It holds a timestamp, because
-// FreeBSD drops segments without one if timestamps have been agreed on.
+// probe sends the end host a segment with a random sequence number. The number is nearly always
+// outside the end host's window, so that the end host answers with the number that it expects (RFC
+// 9293, 3.10.7.4). The number of the next probe is as far away from this one as possible. The
+// segment contains a byte of data, because Linux answers segments without data only twice a second
+// (tcp_invalid_ratelimit), and that answer may be lost. It contains a timestamp, because FreeBSD
+// drops segments without one if timestamps have been agreed on.
 func (s *resets) probe(rs *reset, seq uint32) {
 	at, mac := s.target(rs)
 	options := binary.BigEndian.AppendUint64([]byte{1, 1, 8, 10}, rand.Uint64()) // no operation, twice; timestamps (RFC 7323)
@@ -149,7 +149,7 @@ func (s *resets) answer(at network.PortRef, f flow, h *packet.Headers) network.V
 	if rs == nil || !slices.Contains(rs.ins, at) {
 		return network.Continue
 	}
-	// An end host that sends a reset knows already.
+	// An end host that sends a reset knows already that the connection is over.
 	if h.TCPFlags&packet.RST == 0 {
 		answer := *h
 		var to network.PortRef

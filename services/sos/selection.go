@@ -25,16 +25,16 @@ import (
 const (
 	keyConfig    = Name + "/config"
 	keyWhitelist = Name + "/whitelist/"
-	// keyEdges is the prefix of the switches with punt rules.
+	// keyEdges is the prefix of the keys of the switches with punt rules.
 	keyEdges = Name + "/edges/"
 )
 
 // storeTimeout bounds each access to the store.
 const storeTimeout = 5 * time.Second
 
-// selection decides which connections are carried, and installs the rules that bring their
-// first packets to the controller. The service's lock guards what is marked as guarded, and
-// the configuration.
+// selection decides which connections are carried by agents, and installs the rules that send their
+// first packets to the controller. The service's lock guards the fields that are marked as guarded,
+// and the configuration.
 type selection struct {
 	*core
 	// changes serialises changes of the configuration, so that store and memory agree.
@@ -42,7 +42,7 @@ type selection struct {
 	entries   *kit.Collection[Entry]
 	whitelist Whitelist // guarded: the entries in their order
 	punts     *persistentRules[edge]
-	// snapshot is what the packet-in handler reads without a lock.
+	// snapshot is the state that the packet-in handler reads without a lock.
 	snapshot atomic.Pointer[snapshot]
 }
 
@@ -51,13 +51,12 @@ type snapshot struct {
 	enabled   bool
 	whitelist Whitelist
 	agents    map[netip.Addr]bool // addresses of agents
-	// sessionPorts holds, by agent address, the ports that the agent uses for sessions
-	// only.
+	// sessionPorts holds the ports that an agent uses only for sessions, by the agent's address.
 	sessionPorts map[netip.Addr]control.PortRange
 }
 
-// edge is a switch that has punt rules. After a restart a switch is connected long before
-// the network knows again that it has hosts. Its punt rules are wanted all the time, so
+// edge is a switch that has punt rules. After a restart, a switch is connected long before the
+// network knows again that hosts are connected to it. Its punt rules stay wanted all the time, so
 // that no connection is missed.
 type edge struct {
 	Switch openflow.DatapathID `json:"switch"`
@@ -145,7 +144,7 @@ func (s *selection) update(ctx context.Context, change func()) {
 	change()
 	s.refresh()
 	s.mu.Unlock()
-	s.applyPunts(ctx) // applied before the caller is answered; the reconciler retries what fails
+	s.applyPunts(ctx) // applied before the caller gets its answer; the reconciler retries failed changes
 	s.wake()
 }
 
@@ -198,14 +197,15 @@ func (s *selection) entriesChanged(ctx context.Context, _ []kit.Change[Entry]) {
 	s.update(ctx, func() { s.whitelist = sortByAge(s.entries.Values()) })
 }
 
-// sortByAge sorts entries by the time they were added: the oldest that matches decides.
+// sortByAge sorts entries by the time at which they were added, because the oldest matching entry
+// decides.
 func sortByAge(entries []Entry) Whitelist {
 	slices.SortFunc(entries, func(a, b Entry) int { return a.Added.Compare(b.Added) })
 	return entries
 }
 
-// parseEntry builds an entry from a request. An entry that replaces another keeps its
-// position.
+// parseEntry builds an entry from a request. An entry that replaces another keeps the position of
+// that entry in the whitelist.
 func (s *selection) parseEntry(id string, spec EntrySpec) (string, Entry, error) {
 	e, faults := spec.Parse()
 	if len(faults) == 0 {

@@ -15,14 +15,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Steering holds everything from which the rules between two agents are computed (3 to 6 of
-// the published table). All sessions of the two agents share these rules.
+// Steering holds everything that is needed to compute the rules between two agents (3 to 6 of the
+// published table). All sessions of the two agents share these rules.
 type Steering struct {
 	X, Y Terminal
-	// Paths lead from X to Y. With one path the agents' packets go unmodified; with
+	// Paths holds paths from X to Y. With one path, the agents' packets pass unmodified. With
 	// several, path k carries the connections of data port k.
 	Paths [][]network.Hop
-	// Salt changes the path tags if one of them collides with another pair's.
+	// Salt varies the path tags. It is changed if a tag collides with another pair's.
 	Salt uint32
 	// Treatments lists the treatments of packets between the agents.
 	Treatments []TreatmentQueues
@@ -33,11 +33,11 @@ type Terminal struct {
 	Addr netip.Addr
 	MAC  openflow.MAC
 	VLAN uint16
-	// DataPorts lists the ports on which the agent listens for other agents, one per path.
+	// DataPorts lists the ports on which the agent listens for other agents, one for each path.
 	DataPorts []uint16
 }
 
-// Rules returns the rules of both directions, each written from its far end.
+// Rules returns the rules of both directions. Those of each direction are ordered from its far end.
 func (s Steering) Rules(can Capable) ([]network.Rule, error) {
 	if len(s.Paths) == 0 {
 		return nil, nil
@@ -61,8 +61,8 @@ func (s Steering) Rules(can Capable) ([]network.Rule, error) {
 	return rules, nil
 }
 
-// taggable reports whether the ends of every path can write tags and the agents have a data
-// port for each path.
+// taggable reports whether the switches at both ends of every path can write tags, and the agents
+// have a data port for each path.
 func (s Steering) taggable(can Capable) bool {
 	for _, path := range s.Paths {
 		first, last := path[0].Switch, path[len(path)-1].Switch
@@ -73,8 +73,8 @@ func (s Steering) taggable(can Capable) bool {
 	return len(s.X.DataPorts) >= len(s.Paths) && len(s.Y.DataPorts) >= len(s.Paths)
 }
 
-// plain returns the rules of a single path without tags. Packets pass unmodified, except
-// for the VLAN if the agents are in different ones.
+// plain returns the rules of a single path without tags. Packets pass unmodified, except for the
+// VLAN if the agents are in different VLANs.
 func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 	direction := func(from, to Terminal, path []network.Hop) (rules []network.Rule, _ error) {
 		last := len(path) - 1
@@ -106,9 +106,10 @@ func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 	return s.withTreatments(there, back, err)
 }
 
-// arrive returns the match fields and actions that give a packet the receiver's VLAN at the
-// last switch. A network on the path may have translated the VLAN already, so any tag is
-// accepted; at the switch where the packet starts its tag is known and matched.
+// arrive returns the match fields and actions that give a packet the receiver's VLAN at the last
+// switch. A network on the path may have translated the VLAN already, so the rule accepts any tag
+// there. known reports whether the packet also starts at that switch; the tag is then known and
+// matched.
 func arrive(from, to uint16, known bool) ([]openflow.OXM, []openflow.Action) {
 	if from == to {
 		return nil, nil
@@ -135,8 +136,8 @@ func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]networ
 		rules = append(rules, steeringRule(path[i].Switch, openflow.MustMatch(openflow.EthDst(tag)), []openflow.Action{openflow.Output(path[i].Out)}))
 	}
 	first := path[0]
-	// The connection was dialled either to data port k of the far agent, or from there to
-	// data port k of this one.
+	// The connection was dialled either to data port k of the agent to, or from that agent to data
+	// port k of the agent from.
 	for _, byPort := range []openflow.OXM{openflow.TCPDst(to.DataPorts[k]), openflow.TCPSrc(from.DataPorts[k])} {
 		fields := append(pairFields(from, to), openflow.InPort(first.In), byPort)
 		if from.VLAN != 0 {
@@ -164,10 +165,10 @@ func steeringRule(dpid openflow.DatapathID, m openflow.Match, actions []openflow
 	return network.Rule{Switch: dpid, Stage: network.StageRoute, Offset: rule.RouteAgents, Match: m, Actions: actions}
 }
 
-// pathTag returns the locally administered address that tags one path in one direction. It
-// is computed from the path itself. So a restarted controller finds the same tags again,
-// and a path that changes gets a new tag, so that the old path keeps working until nothing
-// is sent on it any more.
+// pathTag returns the locally administered MAC address that tags one path in one direction. It is
+// computed from the path itself. A restarted controller therefore computes the same tags again. A
+// path that changes gets a new tag, so that the old path keeps working until no packets use it any
+// more.
 func pathTag(from, to netip.Addr, path []network.Hop, salt uint32) openflow.MAC {
 	h := fnv.New64a()
 	_, _ = h.Write(from.AsSlice())
@@ -183,20 +184,19 @@ func pathTag(from, to netip.Addr, path []network.Hop, salt uint32) openflow.MAC 
 	return openflow.MAC{0x02, 0x53, sum[4] ^ sum[0], sum[5] ^ sum[1], sum[6] ^ sum[2], sum[7] ^ sum[3]}
 }
 
-// pairKey returns the key of a pair, whatever the order of its agents.
+// pairKey returns the key of a pair in the ledger, whatever the order of its agents.
 func pairKey(a, b netip.Addr) string {
 	addrs := []netip.Addr{a, b}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	return fmt.Sprintf("pair/%v/%v", addrs[0], addrs[1])
 }
 
-// pairTreatment is a treatment of packets between two agents. All sessions of the pair to
-// which it is promised share it: its rules match the agents and the DSCP, whatever the
-// number of sessions.
+// pairTreatment is a treatment of packets between two agents. All sessions of the pair to which it
+// is promised share it, because its rules match only the agents' addresses and the DSCP.
 type pairTreatment struct {
 	Name string
 	DSCP uint8
-	// Back reports that the packets go from Y to X.
+	// Back reports whether the packets go from Y to X.
 	Back bool
 }
 
@@ -210,8 +210,8 @@ func (s TreatmentQueues) equal(o TreatmentQueues) bool {
 	return s.pairTreatment == o.pairTreatment && maps.Equal(s.Queues, o.Queues)
 }
 
-// countTreatments counts a session among those that share the treatments of its pair, as
-// its layout has them now. The lock is held.
+// countTreatments counts a session for the treatments of its pair that the session's layout has
+// now, and no longer for earlier ones. The lock is held.
 func (s *pairs) countTreatments(ss *session) {
 	p := s.all[ss.pair]
 	if p == nil {
@@ -241,8 +241,7 @@ func (p *pair) sortedTreatments() []pairTreatment {
 	})
 }
 
-// dropUnusedTreatments forgets the treatments that no session has any more. The lock is
-// held.
+// dropUnusedTreatments removes the treatments that no session has any more. The lock is held.
 func (p *pair) dropUnusedTreatments() {
 	maps.DeleteFunc(p.treatments, func(_ pairTreatment, n int) bool { return n == 0 })
 }
@@ -265,7 +264,7 @@ func (s Steering) carriedPorts(x pairTreatment) (all []network.Carried) {
 func (s *Steering) addTreatments(all []pairTreatment, queue func(network.Carried) uint32) {
 	for _, x := range all {
 		if slices.ContainsFunc(s.Treatments, func(o TreatmentQueues) bool { return o.DSCP == x.DSCP && o.Back == x.Back }) {
-			continue // the DSCP belongs to another treatment now; its former one is being withdrawn
+			continue // the DSCP belongs to another treatment now, and this one is being withdrawn
 		}
 		queues := map[network.PortRef]uint32{}
 		for _, c := range s.carriedPorts(x) {
@@ -277,9 +276,9 @@ func (s *Steering) addTreatments(all []pairTreatment, queue func(network.Carried
 	}
 }
 
-// withTreatments joins the rules of both directions and adds rules for packets with
-// treatments. These do what the others do, through a queue, and have a higher priority. If
-// err is not nil, it returns err.
+// withTreatments joins the rules of both directions, and adds rules for packets with treatments.
+// The added rules have the same actions through a queue, and a higher priority. If err is not nil,
+// it returns err.
 func (s Steering) withTreatments(there, back []network.Rule, err error) ([]network.Rule, error) {
 	if err != nil {
 		return nil, err
@@ -303,7 +302,7 @@ func (s Steering) withTreatments(there, back []network.Rule, err error) ([]netwo
 	return all, nil
 }
 
-// narrow returns a copy of a rule that matches only packets with a DSCP.
+// narrow returns a copy of a rule that matches only packets with the given DSCP.
 func (s Steering) narrow(r network.Rule, dscp uint8) (network.Rule, error) {
 	fields := []openflow.OXM{openflow.IPDSCP(dscp)}
 	if _, ok := r.Match.Get(openflow.FieldEthType); !ok { // a rule of a tagged path

@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// StrayRules returns the rules that send to the controller what an agent sends from its
-// session ports. The rules of sessions have a higher priority. So nothing that an agent
-// sends outside a session reaches an end host, and no switch caches a decision to forward
-// such a packet, which the packets of the next session might then follow.
+// StrayRules returns the rules that send to the controller the packets that an agent sends from its
+// session ports. The rules of sessions have a higher priority. Therefore no packet that an agent
+// sends outside a session reaches an end host, and no switch caches a decision to forward such a
+// packet, which packets of the next session might then follow.
 //
-// Where a switch can match TCP flags, there is one rule for segments with SYN and one for
-// those without. Flags are no part of the flows that Open vSwitch has cached for a session.
-// So when the session's rules are removed, Open vSwitch discards these flows, instead of
-// turning them into decisions of the stray rules that stay cached for ten more seconds.
+// If a switch can match TCP flags, there is one rule for segments with SYN and one for segments
+// without. Flags are not part of the flows that Open vSwitch has cached for a session. When the
+// session's rules are removed, Open vSwitch therefore discards these flows, instead of turning them
+// into decisions of the stray rules that stay cached for ten more seconds.
 func StrayRules(at network.PortRef, agent netip.Addr, ports control.PortRange, flags bool) ([]network.Rule, error) {
 	segments := [][]openflow.OXM{nil}
 	if flags {
@@ -47,7 +47,7 @@ func StrayRules(at network.PortRef, agent netip.Addr, ports control.PortRange, f
 // because earlier controllers have stored it.
 const keyStrayRules = Name + "/guards/"
 
-// strayRules holds what an agent's stray rules are computed from.
+// strayRules is the source from which an agent's stray rules are computed.
 type strayRules struct {
 	Agent netip.Addr        `json:"agent"`
 	At    network.PortRef   `json:"at"`
@@ -72,7 +72,7 @@ func (s *Service) wantedStrayRules() map[string]strayRules {
 			p, found := st.Places[addr]
 			old, known := latest[addr.String()]
 			if found && st.Status.SessionPorts.First > 0 {
-				// Of a disconnected switch nothing is known, but it keeps its capabilities.
+				// The capabilities of a disconnected switch are not known, but stay as they were.
 				flags := s.matchesTCPFlags(p.At.Switch) || old.At == p.At && old.Flags
 				wanted[addr.String()] = strayRules{addr, p.At, st.Status.SessionPorts, flags}
 			} else if known {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// settleEvery is the interval at which the network is checked while it settles.
+	// settleEvery is the interval at which the network is checked until it has settled.
 	settleEvery = 50 * time.Millisecond
-	// declareTimeout bounds the time to declare the rules of one session again.
+	// declareTimeout bounds the time to declare the rules of one session again after a start.
 	declareTimeout = 5 * time.Second
 )
 
-// takeover is the result of a start, for the status.
+// takeover is the result of a start, as the status shows it.
 type takeover struct {
 	Sessions int `json:"sessions" doc:"Live sessions found at the agents when the controller started"`
 	Dropped  int `json:"dropped" doc:"Sessions that only one agent knew, or that could not be rebuilt"`
@@ -33,8 +33,8 @@ type recovery struct {
 	found map[agentapi.SessionID]*foundSession
 }
 
-// takeOver finds the sessions that agents have carried since before the start, declares
-// their rules again, and then lets the ledger remove the rules that nobody has declared.
+// takeOver finds the sessions that agents have carried since before the start, and declares their
+// rules again. It then lets the ledger remove the rules that nobody has declared.
 func (s *Service) takeOver(ctx context.Context) {
 	x := &recovery{s, map[agentapi.SessionID]*foundSession{}}
 	x.askAgents(ctx)
@@ -49,7 +49,8 @@ func (s *Service) takeOver(ctx context.Context) {
 			left = append(left, id)
 		}
 	}
-	// After the others, because a connection may have been given to other agents since.
+	// These come after the others, because a connection may have been given to other agents
+	// meanwhile.
 	for _, id := range left {
 		s.start(x.abandon(id, x.found[id]).clear)
 	}
@@ -68,9 +69,9 @@ func (s *Service) takeOver(ctx context.Context) {
 	}
 }
 
-// rebuild restores a session from what both of its agents report. It returns nil for a
-// session that was still being prepared, because the controller that held its first packet
-// is gone, and for a session that only one agent knows.
+// rebuild restores a session from the reports of both of its agents. It returns nil for a session
+// that was still being prepared, because the controller that held its first packet is gone. It also
+// returns nil for a session that only one agent knows.
 func (x *recovery) rebuild(id agentapi.SessionID, f *foundSession) *session {
 	client, server := f.reports[agentapi.RoleClient], f.reports[agentapi.RoleServer]
 	if !f.mayCarry(agentapi.RoleClient) || !f.mayCarry(agentapi.RoleServer) {
@@ -114,9 +115,9 @@ func (x *recovery) rebuild(id agentapi.SessionID, f *foundSession) *session {
 	return ss
 }
 
-// awaitNetwork waits, up to a deadline, until the switches and links of the sessions and
-// the treatments promised to them are known again. Nothing in the switches is changed
-// before Ready.
+// awaitNetwork waits, up to a deadline, until the switches and links of the sessions and the
+// treatments promised to them are known again. Rules in the switches do not change before the
+// ledger's Ready is called.
 func (x *recovery) awaitNetwork(ctx context.Context, all []*session) {
 	settle, cancel := context.WithTimeout(ctx, x.opts.Settle)
 	defer cancel()
@@ -187,25 +188,25 @@ func (x *recovery) activate(ss *session) {
 }
 
 const (
-	// askTimeout bounds how long a start waits for agents, unless other agents carry
-	// sessions with them.
+	// askTimeout bounds how long a start waits for agents, unless another agent carries sessions
+	// with an agent that has not answered.
 	askTimeout = 3 * time.Second
 	// endTimeout bounds how long a start waits for one agent to report the end of a session
 	// that another agent still has.
 	endTimeout = time.Second
-	// justEnded is the age up to which the rules of an ended session are not removed at
-	// once. It has room for clocks that differ.
+	// justEnded is the age up to which the rules of an ended session are kept for a while. It
+	// allows for clocks that differ.
 	justEnded = 5 * time.Second
 )
 
-// foundSession is a session as its agents list it or report its end.
+// foundSession is a session that agents list, or whose end they report.
 type foundSession struct {
 	reports map[agentapi.Role]agentapi.Session
 	agents  map[agentapi.Role]*agent
 }
 
-// hasBegun reports whether an agent may have carried data: a session that is only prepared
-// has neither the client nor the server.
+// hasBegun reports whether an agent may have carried data. A session that is only prepared is
+// connected to neither the client nor the server.
 func (f *foundSession) hasBegun() bool {
 	for _, x := range f.reports {
 		if x.Phase != agentapi.PhasePrepared {
@@ -215,8 +216,8 @@ func (f *foundSession) hasBegun() bool {
 	return false
 }
 
-// mayCarry reports whether the agent in a role may have carried data. An agent that is only
-// prepared carries none, and a session that ended at the agent before it was running never
+// mayCarry reports whether the agent in a role may have carried data. An agent whose session is
+// only prepared carries none, and a session that ended at the agent before it was running never
 // will.
 func (f *foundSession) mayCarry(r agentapi.Role) bool {
 	x, ok := f.reports[r]
@@ -227,8 +228,8 @@ func (f *foundSession) mayCarry(r agentapi.Role) bool {
 // isHalf reports whether one agent carries the session and the other does not report it.
 func (f *foundSession) isHalf() bool { return len(f.reports) == 1 && f.hasBegun() }
 
-// askAgents lists the sessions of all agents that answer in time. It waits longer for an
-// agent that does not answer while another carries a session with it: the agent may be
+// askAgents collects the lists of sessions of all agents that answer in time. It waits longer for
+// an agent that does not answer while another agent carries a session with it. The agent may be
 // alive, and its sessions' rules are removed when the start is over.
 func (x *recovery) askAgents(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(askTimeout, x.opts.Settle))
@@ -259,7 +260,7 @@ func (x *recovery) askAgents(ctx context.Context) {
 	}
 }
 
-// collect adds what an agent lists to the sessions found.
+// collect adds the sessions that an agent lists to found.
 func (x *recovery) collect(a *agent, list []agentapi.Session, err error) {
 	if err != nil {
 		x.log.Warn("agent does not say which sessions it carries", "agent", a.Name, "error", err)
@@ -270,7 +271,7 @@ func (x *recovery) collect(a *agent, list []agentapi.Session, err error) {
 	}
 }
 
-// lookup returns what has been found of a session so far.
+// lookup returns the entry of a session in found, and creates it if there is none.
 func (x *recovery) lookup(id agentapi.SessionID) *foundSession {
 	if x.found[id] == nil {
 		x.found[id] = &foundSession{reports: map[agentapi.Role]agentapi.Session{}, agents: map[agentapi.Role]*agent{}}
@@ -302,9 +303,9 @@ func (x *recovery) queryAgent(ctx context.Context, a *agent) ([]agentapi.Session
 	}
 }
 
-// awaitEnds waits until every agent that has answered has also reported the sessions that
-// ended lately. It completes the sessions that one agent ended before it was asked and the
-// other has not ended yet.
+// awaitEnds waits until every agent that has answered has also reported the sessions that ended
+// lately. It adds reported ends to sessions that one agent had ended before it was asked, and that
+// the other agent still lists.
 func (x *recovery) awaitEnds(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
@@ -337,7 +338,7 @@ func (x *recovery) allReported() bool {
 	return true
 }
 
-// addEnding adds the sessions that have just ended: their rules have to stay while their
+// addEnding adds the sessions that have just ended to found. Their rules have to stay while their
 // last segments are being acknowledged.
 func (x *recovery) addEnding() {
 	x.mu.Lock()
@@ -352,9 +353,9 @@ func (x *recovery) addEnding() {
 	}
 }
 
-// leftover is a session that cannot be taken over. Until it is cleared away its connection
-// stays registered: the rules that reset an end would also match the packets of a new
-// connection, so its client has to wait for their removal.
+// leftover is a session that cannot be taken over. Until clear has ended it, its connection stays
+// registered. The rules for resetting an end would also match the packets of a new connection with
+// the same ports, so the client has to wait until they are removed.
 type leftover struct {
 	*recovery
 	reported *foundSession
@@ -385,8 +386,8 @@ func (x *recovery) abandon(id agentapi.SessionID, f *foundSession) *leftover {
 	return &leftover{x, f, ss}
 }
 
-// clear ends what is left of the session: the agents that know it reset their ends, and the
-// controller resets the ends whose agents do not report it.
+// clear ends a leftover session. The agents that know it reset their connections, and the
+// controller resets the end hosts whose agents do not report it.
 func (x *leftover) clear(ctx context.Context) {
 	defer x.cleared()
 	ss := x.ss
@@ -399,7 +400,7 @@ func (x *leftover) clear(ctx context.Context) {
 	mine := x.sessions.byFlow[ss.flow] == ss
 	x.mu.Unlock()
 	if !mine || !x.reported.isHalf() {
-		// The client has other agents by now, or never reached these.
+		// The client's connection uses other agents by now, or never reached these.
 		return
 	}
 	for _, r := range roles {
@@ -417,7 +418,8 @@ func (x *leftover) clear(ctx context.Context) {
 	}
 }
 
-// cleared removes the session and, if it was ever established, moves it to the history.
+// cleared removes the session. If the session was ever established, cleared moves it to the
+// history.
 func (x *leftover) cleared() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

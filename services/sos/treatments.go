@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// treatmentsAtOnce is how many sessions are given another treatment at once.
+	// treatmentsAtOnce bounds the number of sessions whose treatment is changed at once.
 	treatmentsAtOnce = 16
-	// treatTimeout bounds the time to do that for one session.
+	// treatTimeout bounds the time to change the treatment of one session.
 	treatTimeout = 5 * time.Second
 )
 
@@ -49,7 +49,7 @@ func (l *Layout) sentMatch(r agentapi.Role) openflow.Match {
 	return m
 }
 
-// updateTreatments sets the treatments that are promised to the session's packets now.
+// updateTreatments sets the treatments that other services promise to the session's packets now.
 func (l *Layout) updateTreatments(of func(openflow.Match) network.Treatment) {
 	l.Up, l.Down = of(l.sentMatch(agentapi.RoleClient)), of(l.sentMatch(agentapi.RoleServer))
 	if l.Up.Name != "" {
@@ -60,16 +60,16 @@ func (l *Layout) updateTreatments(of func(openflow.Match) network.Treatment) {
 // hasTreatment reports whether any treatment is promised to the session's packets.
 func (l *Layout) hasTreatment() bool { return l.Up.Name != "" || l.Down.Name != "" }
 
-// treatments returns the treatment of what a side's end host sends, and of what it
-// receives.
+// treatments returns the treatment of packets that a side's end host sends, and that of packets
+// that it receives.
 func (l *Layout) treatments(r agentapi.Role) (sent, seen network.Treatment) {
 	return ofRole(r, l.Up, l.Down), ofRole(r, l.Down, l.Up)
 }
 
-// marks returns the DSCPs with which an agent has to send. The server gets the DSCP of the
-// client's first packet. That of the server is not known, unless a treatment is for it. If
-// a network that this controller does not manage connects the agents, packets between them
-// are not marked, because the DSCP would mean something else there.
+// marks returns the DSCPs that an agent has to set on the packets that it sends. The server gets
+// the DSCP of the client's first packet. The DSCP of the server's packets is known only if they
+// have a treatment. If a network that this controller does not manage connects the agents, packets
+// between them are not marked, because the DSCP would have another meaning there.
 func (l *Layout) marks(r agentapi.Role) agentapi.Marks {
 	sent, seen := l.treatments(r)
 	if l.PeersRouted {
@@ -81,14 +81,13 @@ func (l *Layout) marks(r agentapi.Role) agentapi.Marks {
 	return agentapi.Marks{Peer: sent.DSCP, End: seen.Own}
 }
 
-// treatmentOutdated reports whether the session may not have the treatments promised as of
-// an epoch. The lock is held.
+// treatmentOutdated reports whether the session may not have the treatments that are promised in
+// the given epoch. The lock is held.
 func (ss *session) treatmentOutdated(epoch uint64) bool {
 	return ss.epoch != epoch || ss.marks != [2]agentapi.Marks{ss.Layout.marks(roles[0]), ss.Layout.marks(roles[1])}
 }
 
-// carriedPorts returns the ports by which the packets of a side leave switches under a
-// treatment.
+// carriedPorts returns the ports by which the packets of a side leave switches with a treatment.
 func (l *Layout) carriedPorts(r agentapi.Role) (all []network.Carried) {
 	add := func(x network.Treatment, path []network.Hop) {
 		for _, h := range path {
@@ -102,13 +101,14 @@ func (l *Layout) carriedPorts(r agentapi.Role) (all []network.Carried) {
 	for _, path := range side.allPaths() {
 		add(sent, path)
 	}
-	if !side.isMobile() { // a mobile host's own rules lead to it
+	if !side.isMobile() { // packets to a mobile host follow its own rules
 		add(seen, kit.Reversed(side.Path))
 	}
 	return all
 }
 
-// allCarriedPorts returns the ports of both sides.
+// allCarriedPorts returns the ports by which the packets of both sides leave switches with a
+// treatment.
 func (l *Layout) allCarriedPorts() []network.Carried {
 	if !l.hasTreatment() {
 		return nil
@@ -116,7 +116,7 @@ func (l *Layout) allCarriedPorts() []network.Carried {
 	return append(l.carriedPorts(agentapi.RoleClient), l.carriedPorts(agentapi.RoleServer)...)
 }
 
-// withQueues adds to the rules of a side the queues of their treatments. Each rule matches
+// withQueues adds the queues of the packets' treatments to the rules of a side. Each rule matches
 // one connection, so no other packets get into these queues.
 func (l *Layout) withQueues(r agentapi.Role, rules []network.Rule, queue func(network.Carried) uint32) []network.Rule {
 	sent, seen := l.treatments(r)
@@ -154,7 +154,7 @@ func outputPort(r *network.Rule) network.PortRef {
 	return at
 }
 
-// updateTreatments gives the live sessions the treatments that are promised to them now.
+// updateTreatments updates the live sessions whose treatments are outdated.
 func (s *reconciler) updateTreatments(ctx context.Context, live []*session) {
 	epoch := s.treatments.Epoch()
 	s.mu.Lock()
@@ -172,8 +172,8 @@ func (s *reconciler) updateTreatments(ctx context.Context, live []*session) {
 	}
 }
 
-// updateSessionTreatment gives one session the treatments promised to it if they have
-// changed: in its rules, at its agents, and on the path between them.
+// updateSessionTreatment gives one session the treatments that are promised to it now. If they have
+// changed, it updates the session's rules, its agents, and the path between them.
 func (s *reconciler) updateSessionTreatment(ctx context.Context, ss *session, epoch uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, treatTimeout)
 	defer cancel()
@@ -211,7 +211,7 @@ func (s *reconciler) updateSessionTreatment(ctx context.Context, ss *session, ep
 	return nil
 }
 
-// currentDropRules returns the rules of a side that drop what a moved host still sends from
+// currentDropRules returns the rules of a side that drop packets that a moved host still sends at
 // its old place.
 func (s *reconciler) currentDropRules(ss *session, r agentapi.Role) (quiet []network.Rule) {
 	for _, x := range s.rules.Rules(ss.key(r)) {
@@ -222,7 +222,7 @@ func (s *reconciler) currentDropRules(ss *session, r agentapi.Role) (quiet []net
 	return quiet
 }
 
-// publishCarried publishes the ports by which packets with treatments are carried now.
+// publishCarried publishes the ports by which packets with treatments leave switches now.
 func (s *reconciler) publishCarried() {
 	all := map[network.Carried]bool{}
 	s.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-net/sluice/kit"
 )
 
-// These limits of one whitelist entry bound the punt rules that it needs.
+// maxListItems and maxPunts bound the lists of one whitelist entry and the punt rules that it
+// needs. maxEntries bounds the number of entries.
 const (
 	maxListItems = 16 // prefixes, or ranges of ports
 	maxPunts     = 1024
@@ -36,13 +37,13 @@ type Entry struct {
 	Added  time.Time `json:"added"`
 }
 
-// Active reports whether the entry takes new connections at a time.
+// Active reports whether the entry takes new connections at the given time.
 func (e *Entry) Active(at time.Time) bool {
 	return !at.Before(e.Start) && (e.Stop.IsZero() || at.Before(e.Stop))
 }
 
-// overlaps reports whether the other entry allows the same connections at a common time:
-// the later of the two would then never apply.
+// overlaps reports whether the other entry allows the same connections at a common time. The later
+// of the two would then never apply during that time.
 func (e *Entry) overlaps(o *Entry) bool {
 	apart := !e.Stop.IsZero() && !o.Start.Before(e.Stop) || !o.Stop.IsZero() && !e.Start.Before(o.Stop)
 	return !apart && equalSets(e.Clients, o.Clients) && equalSets(e.Servers, o.Servers) && equalSets(e.Ports, o.Ports)
@@ -63,11 +64,12 @@ func (e *Entry) Matches(client netip.Addr, server netip.AddrPort) bool {
 		slices.ContainsFunc(e.Servers, contains(server.Addr()))
 }
 
-// Whitelist is an immutable list of entries in the order in which they were added. The
-// first that matches decides.
+// Whitelist is an immutable list of entries in the order in which they were added. The first
+// matching entry decides.
 type Whitelist []Entry
 
-// Find returns the first active entry for the connection, and reports whether there is one.
+// Find returns the first active entry that matches the connection, and reports whether there is
+// one.
 func (w Whitelist) Find(at time.Time, client netip.Addr, server netip.AddrPort) (*Entry, bool) {
 	for i := range w {
 		if e := &w[i]; e.Active(at) && e.Matches(client, server) {
@@ -77,7 +79,7 @@ func (w Whitelist) Find(at time.Time, client netip.Addr, server netip.AddrPort) 
 	return nil, false
 }
 
-// NextChange returns when an entry next starts or stops; zero if none will.
+// NextChange returns the next time at which an entry starts or stops; zero if none does.
 func (w Whitelist) NextChange(after time.Time) time.Time {
 	var next time.Time
 	for i := range w {
@@ -129,8 +131,8 @@ func (s EntrySpec) Parse() (Entry, kit.Faults) {
 	return e, faults
 }
 
-// checkExpired returns a fault if the entry has ended already and so would never allow
-// anything.
+// checkExpired returns a fault if the entry's time is over, so that it would never allow a
+// connection.
 func (e *Entry) checkExpired(now time.Time) kit.Faults {
 	if e.Stop.IsZero() || e.Stop.After(now) {
 		return nil
@@ -138,8 +140,7 @@ func (e *Entry) checkExpired(now time.Time) kit.Faults {
 	return kit.Faults{{Field: "stop", Value: e.Stop, Want: "a time to come: it is " + now.UTC().Format(time.RFC3339) + " now, and the entry would never allow anything"}}
 }
 
-// parseList parses a list without repetitions, and adds what is wrong with it to the
-// faults.
+// parseList parses a list without repetitions, and adds its errors to the faults.
 func parseList[T comparable](faults *kit.Faults, field string, in []string, one, several string, parse func(string) (T, error)) (out []T) {
 	if len(in) == 0 || len(in) > maxListItems {
 		faults.Add(field, in, "1 to %d %s", maxListItems, several)
@@ -159,7 +160,7 @@ func parseList[T comparable](faults *kit.Faults, field string, in []string, one,
 	return out
 }
 
-// parsePrefix parses an address, or a prefix without bits beyond its length.
+// parsePrefix parses an address, or a prefix that has no bits set beyond its length.
 func parsePrefix(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
@@ -235,10 +236,10 @@ func (r *PortRange) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// portBlock is a value and a mask as a flow entry matches them.
+// portBlock is a value and a mask, in the form in which a flow entry matches them.
 type portBlock struct{ value, mask uint16 }
 
-// blocks splits the range into the fewest masked values that cover exactly the range: at
+// blocks splits the range into the fewest masked values that cover exactly the range. It returns at
 // most 30.
 func (r PortRange) blocks() []portBlock {
 	var out []portBlock

@@ -11,7 +11,7 @@ import (
 // Event is one line of an agent's event stream.
 type Event = control.Event[SessionRecord, Live]
 
-// Client is a client of one agent. It is safe for concurrent use.
+// Client is a client of the control API of one agent. It is safe for concurrent use.
 type Client struct {
 	*control.Client[SessionRecord, Live]
 }
@@ -22,24 +22,25 @@ func NewClient(base string, config *tls.Config, dial control.Dialer) (*Client, e
 	return &Client{c}, err
 }
 
-// Prepare announces a session.
+// Prepare announces a session to the agent.
 func (c *Client) Prepare(ctx context.Context, req PrepareRequest) (PrepareReply, error) {
 	var reply PrepareReply
 	err := c.Call(ctx, http.MethodPost, "/v1/sessions", req, &reply)
 	return reply, err
 }
 
-// Commit dials the server (role server) or arms the session (role client).
+// Commit starts a prepared session: the server's agent dials the server, and the client's agent
+// connects to its peer and waits for the client.
 func (c *Client) Commit(ctx context.Context, id SessionID) error {
 	return c.Call(ctx, http.MethodPost, "/v1/sessions/"+id.String()+"/commit", nil, nil)
 }
 
-// Abort ends a session with RST and forgets it.
+// Abort ends a session with a RST to the end host, and makes the agent forget it.
 func (c *Client) Abort(ctx context.Context, id SessionID) error {
 	return c.Call(ctx, http.MethodDelete, "/v1/sessions/"+id.String(), nil, nil)
 }
 
-// Mark changes the DSCPs of what the agent sends for a session.
+// Mark changes the DSCPs of packets that the agent sends for a session.
 func (c *Client) Mark(ctx context.Context, id SessionID, m Marks) error {
 	return c.Call(ctx, http.MethodPut, "/v1/sessions/"+id.String()+"/marks", m, nil)
 }
@@ -51,7 +52,7 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	return list, err
 }
 
-// Paths lists what the agent knows of its paths, by peer and port.
+// Paths returns the agent's knowledge about its paths, by peer and port.
 func (c *Client) Paths(ctx context.Context) ([]PathStatus, error) {
 	var list []PathStatus
 	err := c.CallList(ctx, "/v1/paths", &list)

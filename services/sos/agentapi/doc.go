@@ -1,6 +1,6 @@
-// Package agentapi is the part of the control API that only SOS agents have: the types and
-// the client of the operations on sessions. Package control has the rest. Start reading at
-// Client.
+// Package agentapi is the part of the control API that only SOS agents have: the types and the
+// client of the operations on sessions. Package control contains the common part of all agents.
+// Start reading at Client.
 //
 //	POST   /v1/sessions              PrepareRequest -> PrepareReply
 //	POST   /v1/sessions/{id}/commit  dial the server, or connect to the peer

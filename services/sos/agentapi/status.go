@@ -12,12 +12,12 @@ type Phase string
 // The phases, in order.
 const (
 	PhasePrepared  Phase = "prepared"  // ports are bound
-	PhaseCommitted Phase = "committed" // server dialled, or waiting for the client
-	PhaseRunning   Phase = "running"   // the end host is connected and the peer has proved itself
+	PhaseCommitted Phase = "committed" // the server is being dialled, or the agent waits for the client
+	PhaseRunning   Phase = "running"   // the end host is connected and the peer has proved that it holds the key
 	PhaseClosing   Phase = "closing"   // the end host is done; connections to the peer are being released
 )
 
-// Counters holds the figures of one session. Up is client to server.
+// Counters holds the figures of one session. Up is the direction from the client to the server.
 type Counters struct {
 	BytesUp       uint64 `json:"bytes_up"`
 	BytesDown     uint64 `json:"bytes_down"`
@@ -26,15 +26,15 @@ type Counters struct {
 	ConnsOpen     int    `json:"connections_open"` // between the agents, now
 	ConnsLost     int    `json:"connections_lost"` // died in mid-session
 	ConnsWarm     int    `json:"connections_warm"` // taken from the pool
-	Retransmits   uint64 `json:"retransmits"`      // TCP segments, this agent's sending side
-	RTTMicros     uint64 `json:"rtt_micros"`       // smallest smoothed round trip between the agents
-	BufferedBytes uint64 `json:"buffered_bytes"`   // received, not yet passed on
+	Retransmits   uint64 `json:"retransmits"`      // TCP segments that this agent has sent again
+	RTTMicros     uint64 `json:"rtt_micros"`       // least smoothed round trip between the agents
+	BufferedBytes uint64 `json:"buffered_bytes"`   // bytes received and not passed on yet
 	WindowBytes   uint64 `json:"window_bytes"`     // credit granted to the peer
 	ReorderChunks int    `json:"reorder_chunks"`   // chunks waiting for an earlier one
 	Connections   int    `json:"connections"`      // number of connections wanted (p)
 	Why           string `json:"why_connections"`  // why this number
-	// Start describes how fast the agent started to send to the peer, and why. Pace is how
-	// fast it may send now, in bytes of payload a second; zero if it is not limited.
+	// Start describes how fast the agent started to send to the peer, and why. Pace is the rate at
+	// which it may send now, in bytes of payload a second; zero if the rate is not limited.
 	Start string `json:"start,omitempty"`
 	Pace  uint64 `json:"pace,omitempty"`
 }
@@ -59,7 +59,7 @@ type Session struct {
 	Marks     Marks           `json:"marks,omitzero"`
 }
 
-// Reason is how a session ended.
+// Reason is the reason why a session ended.
 type Reason string
 
 // The reasons.
@@ -85,13 +85,13 @@ type SessionRecord struct {
 	Session
 }
 
-// PathStatus is what an agent knows about one path.
+// PathStatus is an agent's knowledge about one path.
 type PathStatus struct {
 	Peer     netip.Addr `json:"peer"`
 	Port     uint16     `json:"port"`                 // the data port of the side that accepts connections
-	Rate     uint64     `json:"bits_per_second"`      // what it carries, in bits of payload a second; zero if not known
-	Doubtful bool       `json:"doubtful"`             // whether it has not shown its rate for a while, and is tried at half
-	Seen     time.Time  `json:"seen"`                 // when it last showed its rate; zero for never
+	Rate     uint64     `json:"bits_per_second"`      // of the path, in bits of payload a second; zero if not known
+	Doubtful bool       `json:"doubtful"`             // whether Rate was not shown for a while, and is tried at half
+	Seen     time.Time  `json:"seen"`                 // when the path last showed its rate; zero for never
 	RTT      Duration   `json:"rtt"`                  // round trip without a queue; zero if not known
 	Queue    Duration   `json:"queue"`                // how much longer the round trip was at the last update
 	Pace     uint64     `json:"pace_bits_per_second"` // bits of payload a second that all sessions together may send; zero while none sends

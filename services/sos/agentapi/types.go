@@ -95,7 +95,7 @@ func (k *Key) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Role is the end of the transfer that an agent serves.
+// Role is the role of an agent in a session. It names the end host that the agent serves.
 type Role string
 
 // The two roles.
@@ -114,20 +114,19 @@ type Peer struct {
 }
 
 // MaxConnections bounds the connections that one session may have between its agents. The
-// controller refuses more before it asks an agent.
+// controller refuses a greater number before it asks an agent.
 const MaxConnections = 64
 
 // MaxPathRate bounds Path.Rate.
 const MaxPathRate = 1e13
 
-// Path is what a controller knows about one path, in the direction in which the agent
-// sends.
+// Path is a controller's knowledge about one path, in the direction in which the agent sends.
 type Path struct {
-	Rate uint64   `json:"rate"` // bits a second that its links have free, headers included; zero if not known
+	Rate uint64   `json:"rate"` // free capacity of its links in bits a second, headers included; zero if not known
 	RTT  Duration `json:"rtt"`  // round trip without queues; zero if not known
 }
 
-// Params holds the parameters of one session. A zero value means the agent's default.
+// Params holds the parameters of one session. A zero value stands for the agent's default.
 type Params struct {
 	Connections       int    `json:"connections,omitempty"`        // p; 0: auto
 	ChunkBytes        int    `json:"chunk_bytes,omitempty"`        // c
@@ -143,7 +142,7 @@ type Params struct {
 // MaxWeight bounds Params.Weight.
 const MaxWeight = 100
 
-// Share is what a session leaves of a path to traffic that is not its agent's.
+// Share determines the part of a path that a session leaves to traffic that is not its agent's.
 type Share string
 
 // The shares.
@@ -167,31 +166,30 @@ type PrepareRequest struct {
 	Server netip.AddrPort `json:"server"`
 	Peer   Peer           `json:"peer"`
 	Params Params         `json:"params"`
-	// Paths holds what the controller knows about the paths to the peer, one for each data
-	// port that is used, in their order. What the agent has measured itself takes
-	// precedence.
+	// Paths holds the controller's knowledge about the paths to the peer, one for each data port
+	// that is used, in their order. The agent's own measurements take precedence.
 	Paths []Path `json:"paths,omitempty"`
 	// Idle is the time without a byte after which the session ends; 0 means the agent's
 	// default.
 	Idle Duration `json:"idle,omitempty"`
-	// PeerTimeout is the time without a sign of the peer after which the session ends, even
-	// if nothing shows that the peer is dead; 0 means the agent's default.
+	// PeerTimeout is the time without a sign of life from the peer after which the session ends,
+	// even if nothing shows that the peer is dead; 0 means the agent's default.
 	PeerTimeout Duration `json:"peer_timeout,omitempty"`
-	// Context is data of the controller, at most 16 KiB. The agent returns it in listings
-	// and records.
+	// Context is data of the controller, at most 16 KiB, which the agent does not interpret. The
+	// agent returns it in listings and records.
 	Context json.RawMessage `json:"context,omitempty"`
-	// Marks holds the DSCPs of what the agent sends for the session.
+	// Marks holds the DSCPs of packets that the agent sends for the session.
 	Marks Marks `json:"marks,omitzero"`
 }
 
-// Marks holds the DSCPs of what an agent sends for a session. They are removed from
-// connections that are kept for another session.
+// Marks holds the DSCPs of packets that an agent sends for a session. An agent removes them from a
+// connection that it keeps for another session.
 type Marks struct {
 	Peer uint8 `json:"peer,omitempty"` // to the other agent
 	End  uint8 `json:"end,omitempty"`  // to the agent's own end host
 }
 
-// PrepareReply describes what the agent has bound. The sockets exist.
+// PrepareReply describes the sockets that the agent has bound for a session.
 type PrepareReply struct {
 	// Addr is the agent's data address.
 	Addr netip.Addr `json:"addr"`
@@ -202,16 +200,16 @@ type PrepareReply struct {
 	DataPorts []uint16 `json:"data_ports"`
 	// MAC is the address of the interface that carries Addr.
 	MAC string `json:"mac,omitempty"`
-	// OnLink reports that the agent's own end host is on the agent's subnet.
+	// OnLink reports whether the agent's own end host is on the agent's subnet.
 	OnLink bool `json:"on_link"`
-	// PeerOnLink reports that the other agent is on the agent's subnet: frames to it carry
+	// PeerOnLink reports whether the other agent is on the agent's subnet. Frames to it then carry
 	// its own MAC address, not a router's.
 	PeerOnLink bool `json:"peer_on_link"`
-	// NextHopMAC is the address of the agent's next hop towards the other end host, which
-	// rule 7 (or 2) must write as source if the ends are behind routers. It is empty while
-	// the agent does not know it.
+	// NextHopMAC is the MAC address of the agent's next hop towards the other end host. Rule 7 (or
+	// 2) must write it as source if the ends are behind routers. It is empty while the agent does
+	// not know it.
 	NextHopMAC string `json:"next_hop_mac,omitempty"`
-	// NextHopEndMAC is the address of the agent's next hop towards its own end host. It is
+	// NextHopEndMAC is the MAC address of the agent's next hop towards its own end host. It is
 	// empty while the agent does not know it.
 	NextHopEndMAC string `json:"next_hop_end_mac,omitempty"`
 }

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Sample holds the figures of all connections of a path at one time.
+// Sample holds the sums over all connections of a path at one time.
 type Sample struct {
 	At        time.Duration // on a monotonic clock
-	Delivered uint64        // bytes that the peer's kernel has, in order or not; never decreases
+	Delivered uint64        // bytes that the peer's kernel has received, in order or not; never decreases
 	Lost      uint64        // bytes retransmitted; never decreases
 	RTT       time.Duration // the present round trip, smoothed; zero if not known
 	MinRTT    time.Duration // the least round trip seen; zero if not known
-	Grain     time.Duration // how much round trips vary without a queue, because segments wait for each other
+	Grain     time.Duration // by how much round trips vary without a queue, because segments wait for each other
 	Idle      bool          // whether no connection had bytes that it could not send yet
 }
 
@@ -30,9 +30,10 @@ const (
 )
 
 const (
-	// The pace of a path is held at this share of its rate, so that its queue stays empty.
+	// While a path's pace is held, it is this share of the rate, so that the path's queue stays
+	// empty.
 	holdShare = 0.99
-	// A remembered rate is tried at the first share of it, or at the second if it is
+	// A remembered rate is tried with a pace of tryShare of it, or of doubtfulShare if it is
 	// doubtful.
 	tryShare, doubtfulShare = 0.95, 0.5
 	// After a queue that this sender has caused, the pace is drainShare of the rate until
@@ -40,68 +41,69 @@ const (
 	// the rate.
 	drainShare, retreatShare = 0.75, 0.5
 	// The pace grows by growFirst per round trip in the first growFirstSpans spans of
-	// growing, and by growGain later. If the path is as long as a round trip, its queue
-	// holds the excess until the queue is detected.
+	// growing, and by growGain later. If the path's queue can hold the data of a round trip,
+	// it holds the excess until the queue is detected.
 	growFirst, growFirstSpans, growGain = 1.1, 4, 1.5
-	// While nothing is known, the pace is this multiple of the delivered rate, so that the
-	// delivered rate grows by growGain, too: what is delivered was sent one to two round
-	// trips ago.
+	// While nothing is known, the pace is findAhead times the delivered rate, so that the delivered
+	// rate grows by growGain per round trip, too: the data that is delivered now was sent one to
+	// two round trips ago.
 	findAhead = 1.85
-	// A start that has grown by less than this factor in so many spans has found the rate.
+	// The rate is found if the delivered rate has grown by less than plateauGain in plateauSpans
+	// spans.
 	plateauGain, plateauSpans = 1.25, 3
 	// The pace gives way to other traffic down to this share of the rate, unless
 	// SetMinShare sets another.
 	defaultMinShare = 0.5
-	// In a queue caused by others, the pace decreases by the first factor per round trip,
-	// and recovers by the second.
+	// In a queue caused by others, the pace decreases by paceDecay per round trip, and recovers by
+	// paceRecovery.
 	paceDecay, paceRecovery = 0.9, 1.05
-	// The rate decays by this factor, down to what is delivered: it may have been
-	// overestimated, but by no more than 1 - fallenShare.
+	// In such a queue, the rate decays by this factor per round trip, down to the delivered rate,
+	// because it may have been overestimated, but by no more than 1 - fallenShare.
 	rateDecay = 0.99
-	// The rate has decreased if less than fallenShare of the pace is delivered. If the pace
-	// is below slowShare of the rate, others may take the rest for a moment. That says
-	// something about the path only if it lasts for slowSpans, or if much is lost.
+	// The rate has decreased if less than fallenShare of the pace is delivered. If the pace is
+	// below slowShare of the rate, others may take the rest for a moment. In that case the path
+	// counts as slower only if that lasts for slowSpans, or if much is lost.
 	fallenShare, slowShare, slowSpans = 0.85, 0.6, 4
-	// If more than this share of the pace is delivered, what is sent does not wait in a
-	// queue.
+	// If more than this share of the pace is delivered, the data sent does not wait in a queue.
 	enoughShare = 0.95
-	// If growing has gained nothing, the wait until the next attempt doubles, from
-	// minWaitSpans up to maxWait.
+	// If growing has gained nothing, the wait until the next attempt to grow doubles, from
+	// minWaitSpans spans up to maxWait.
 	minWaitSpans, maxWait = 4, 10 * time.Second
-	// A queue that has lasted for this many spans does not drain by sending less.
+	// A queue that has lasted for this many spans cannot be drained by sending less.
 	floorSpans = 20
-	// A queue does not end the start before this share of the pace is delivered.
+	// In PhaseFind, a queue does not end the phase before this share of the pace is delivered.
 	usefulShare = 0.3
-	// A loss of this share is not random.
+	// A loss of this share of the delivered bytes is not random.
 	heavyLoss = 0.1
-	// A queue counts above a threshold: a fifth of the round trip but at most maxJitter,
-	// which is the jitter that machines cause, or a sixteenth of it; at least minQueue; and
-	// at least a sample's grain, of which at most the round trip divided by grainDivisor
-	// counts, because with many connections each is slow. A queue of at most mildQueues
-	// thresholds may be caused by others or by a loaded machine: it ends no growth while
+	// The round trip shows a queue if it exceeds the base by a threshold. The threshold is the
+	// greatest of four values: minQueue; a fifth of the base, but at most maxJitter, which is the
+	// jitter that machines cause; a sixteenth of the base; and a sample's grain, but at most the
+	// base divided by grainDivisor, because with many connections each is slow. A queue of at most
+	// mildQueues thresholds may be caused by others or by a loaded machine. It ends no growth while
 	// the delivered rate still grows.
 	minQueue, maxJitter      = 5 * time.Millisecond, 10 * time.Millisecond
 	grainDivisor, mildQueues = 4, 2
-	// A smoothed round trip is influenced by a long one for this many grains.
+	// A single long round trip influences the smoothed one for this many grains.
 	smoothingGrains = 4
 	// The delivered rate is measured over a round trip, but at least over this time.
 	minSpan = 20 * time.Millisecond
-	// While nothing is known, the pace is at least this, in bytes a second: slower
+	// While nothing is known, the pace is at least initialPace, in bytes a second: slower
 	// connections find their rate by themselves.
 	initialPace = 5e6
-	// No pace is lower than minPace, in bytes a second: below it the times of single
-	// segments look like a queue, and connections perform well by themselves. A rate may be
-	// lower, down to minRate.
+	// No pace is lower than minPace, in bytes a second. Below it, the times of single segments look
+	// like a queue, and connections perform well by themselves. A rate may be lower, down to
+	// minRate.
 	minPace, minRate = 1.25e6, 1e3
 )
 
-// Control determines the rate of one path. It is not safe for concurrent use.
+// Control determines the rate and the pace of one path: how much the path carries, and how fast its
+// connections may send. It is not safe for concurrent use.
 type Control struct {
 	phase      Phase
 	minShare   float64       // share of the rate down to which the pace gives way to others
 	rate       float64       // bytes a second; 0: not known
-	lastShown  float64       // the rate when the path last showed it; other traffic reduces the rate only to a part of it
-	slowSince  time.Duration // since when less has been delivered than sent, in PhaseHold; 0 if it has not
+	lastShown  float64       // the rate that the path showed last; other traffic reduces rate only to a part of it
+	slowSince  time.Duration // time since which less has been delivered than sent, in PhaseHold; 0 if that is not so
 	pace       float64       // bytes a second; 0: not limited
 	sure       bool          // whether the path has shown its rate since New
 	phaseStart time.Duration
@@ -110,12 +112,12 @@ type Control struct {
 	best       float64 // the highest delivered rate in this phase
 	startRate  float64 // the rate at the start of the phase
 	bestAt     time.Duration
-	wait       time.Duration // in PhaseHold, until the next growth
-	queueSince time.Duration // since when the path has had a queue, if the queue has lasted; 0 if it has none
-	busySince  time.Duration // since when data has been sent without a pause
-	base       time.Duration // round trip that counts as that of an empty queue, if it is longer than the least
-	highSince  time.Duration // since when the round trip has been long; 0 if it is not
-	mild       bool          // whether it exceeds base by at most mildQueues thresholds
+	wait       time.Duration // time in PhaseHold until the next growth
+	queueSince time.Duration // time since which the path has had a queue that lasts; 0 if it has none
+	busySince  time.Duration // time since which data has been sent without a pause
+	base       time.Duration // round trip with an empty queue, if it is longer than the least one; otherwise 0
+	highSince  time.Duration // time since which the round trip has been long; 0 if it is not
+	mild       bool          // whether the round trip exceeds the base by at most mildQueues thresholds
 	shown      float64       // the highest delivered rate so far
 }
 
@@ -125,9 +127,8 @@ type pacedSample struct {
 	pace float64
 }
 
-// New returns the control of a path whose rate is known, in bytes a second; zero means that
-// it is not. A doubtful rate is tried at half. shown is a rate that the path is known to
-// have carried.
+// New returns the control of a path. rate is the path's rate, in bytes a second; zero if it is not
+// known. A doubtful rate is tried at half. shown is a rate that the path is known to have carried.
 func New(rate, shown float64, doubtful bool) *Control {
 	c := &Control{minShare: defaultMinShare, phase: PhaseFind, pace: max(initialPace, growGain*shown), shown: shown}
 	if rate > 0 {
@@ -144,11 +145,11 @@ func New(rate, shown float64, doubtful bool) *Control {
 // the pace gives way to other traffic.
 func (c *Control) SetMinShare(least float64) { c.minShare = least }
 
-// Pace returns how fast the connections may send together, in bytes of payload a second.
+// Pace returns the rate at which all connections together may send, in bytes of payload a second.
 func (c *Control) Pace() float64 { return max(c.pace, minPace) }
 
-// Rate returns what the path is known to carry, in bytes of payload a second; zero if
-// nothing is known.
+// Rate returns the rate that the path is known to carry, in bytes of payload a second; zero if it
+// is not known.
 func (c *Control) Rate() float64 { return c.rate }
 
 // Shown returns the highest rate that the path has carried, in bytes a second, whether or
@@ -158,8 +159,8 @@ func (c *Control) Shown() float64 { return c.shown }
 // Phase returns the present phase.
 func (c *Control) Phase() Phase { return c.phase }
 
-// PathLengthened reports whether the path has become longer than the least round trip that
-// its connections have ever measured.
+// PathLengthened reports whether the path's round trip with an empty queue is now longer than the
+// least round trip that its connections have measured.
 func (c *Control) PathLengthened() bool {
 	return len(c.samples) > 0 && c.base > c.samples[len(c.samples)-1].MinRTT*5/4
 }
@@ -206,7 +207,7 @@ func (c *Control) Update(s Sample) {
 	}
 }
 
-// handleIdle handles a sample of an idle path, which may still have shown a rate.
+// handleIdle handles a sample of a path that was idle, but may have shown a rate before.
 func (c *Control) handleIdle(s Sample) {
 	if c.rate > 0 {
 		c.rate = max(c.rate, min(c.delivered(c.span()), c.carried()))
@@ -235,14 +236,14 @@ func (c *Control) ramp(s Sample, gain float64) {
 	c.pace = min(c.Pace()*math.Pow(gain, c.rttsPassed(s)), max(findAhead*c.delivered(c.span()), growFirst*c.rate))
 }
 
-// setRate sets the rate to what is delivered while the path has a queue.
+// setRate sets the rate to one that the path has shown.
 func (c *Control) setRate(rate float64) {
 	c.rate, c.sure = max(rate, minRate), true
 	c.lastShown = c.rate
 }
 
-// find raises the pace with the delivered rate until the queue grows, or until the
-// delivered rate no longer grows.
+// find handles a sample in PhaseFind. It raises the pace with the delivered rate until the path has
+// a queue, or until the delivered rate no longer grows.
 func (c *Control) find(s Sample) {
 	d := c.delivered(c.span())
 	if c.queueSince != 0 && d > usefulShare*c.paceBefore(c.span()) && !(c.mild && d > growFirst*c.previouslyDelivered(c.span())) {
@@ -265,7 +266,8 @@ func (c *Control) find(s Sample) {
 	}
 }
 
-// try waits until the first round trip has shown whether the rate is right.
+// try handles a sample in PhaseTry. It waits until the first round trips have shown whether the
+// rate is right.
 func (c *Control) try(s Sample) {
 	if c.queueSince != 0 {
 		wrong := c.belowPace(c.delivered(c.span()))
@@ -282,9 +284,9 @@ func (c *Control) try(s Sample) {
 		return
 	}
 	if d := c.delivered(c.span()); c.belowPace(d) {
-		if c.lost() > heavyLoss*d { // it is lost on the path, without a queue
+		if c.lost() > heavyLoss*d { // data is lost on the path, without a queue
 			c.setRate(min(c.rate, max(d, c.rate/2)))
-		} // otherwise the connections' windows limit it, and they grow
+		} // otherwise the connections' windows limit the delivered rate, and they grow
 		c.enter(PhaseHold, s)
 		c.wait = minWaitSpans * c.span()
 		return
@@ -293,7 +295,7 @@ func (c *Control) try(s Sample) {
 	c.enter(PhaseGrow, s)
 }
 
-// grow raises the pace while the delivered rate grows with it.
+// grow handles a sample in PhaseGrow. It raises the pace while the delivered rate grows with it.
 func (c *Control) grow(s Sample) {
 	d := c.delivered(c.span())
 	if c.queueSince != 0 && !(c.mild && d > enoughShare*c.paceBefore(2*c.span())) {
@@ -319,7 +321,8 @@ func (c *Control) grow(s Sample) {
 	c.ramp(s, gain)
 }
 
-// setGrowWait sets the wait until the next growth.
+// setGrowWait sets the wait until the next growth. gained reports whether the last growth has
+// raised the rate.
 func (c *Control) setGrowWait(gained bool) {
 	least := minWaitSpans * c.span()
 	if c.wait = min(2*max(c.wait, least/2), maxWait); gained {
@@ -327,8 +330,8 @@ func (c *Control) setGrowWait(gained bool) {
 	}
 }
 
-// drain waits until the queue is empty. While the queue lasts, the path shows its rate. A
-// queue that stays is caused by others.
+// drain handles a sample in PhaseDrain. It waits until the queue is empty. While the queue lasts,
+// the path shows its rate. A queue that stays is caused by others.
 func (c *Control) drain(s Sample) {
 	if d := c.carried(); d > c.rate {
 		c.pace *= d / c.rate
@@ -339,8 +342,8 @@ func (c *Control) drain(s Sample) {
 	}
 }
 
-// pathSlower reports whether the path carries less than it did: less is delivered than
-// sent, and other traffic is not the cause.
+// pathSlower reports whether the path carries less than before: less is delivered than was sent,
+// and other traffic is not the cause.
 func (c *Control) pathSlower(delivered float64, s Sample) bool {
 	if !c.belowPace(delivered) {
 		c.slowSince = 0
@@ -352,8 +355,8 @@ func (c *Control) pathSlower(delivered float64, s Sample) bool {
 	return c.paceBefore(2*c.span()) > slowShare*c.rate || c.lost() > heavyLoss*delivered || s.At-c.slowSince >= slowSpans*c.span()
 }
 
-// hold keeps the pace below the rate, gives way to other traffic, and tries to grow
-// periodically.
+// hold handles a sample in PhaseHold. It keeps the pace below the rate, gives way to other traffic,
+// and periodically tries to grow.
 func (c *Control) hold(s Sample) {
 	trips := c.rttsPassed(s)
 	if c.queueSince == 0 {

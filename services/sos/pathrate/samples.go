@@ -2,7 +2,7 @@ package pathrate
 
 import "time"
 
-// push adds a sample and keeps those of the last three spans.
+// push adds a sample, and drops samples that are older than three spans.
 func (c *Control) push(s Sample) {
 	c.samples = append(c.samples, pacedSample{s, c.Pace()})
 	n := 0
@@ -17,8 +17,9 @@ func (c *Control) span() time.Duration {
 	return max(minSpan, c.baseRTT())
 }
 
-// delivered returns the delivered rate over the last span, or over the part of it in which
-// data was sent without a pause; zero if that is too short to tell.
+// delivered returns the delivered rate over the given span before the last sample, or over the part
+// of it in which data was sent without a pause, in bytes a second. It returns zero if that is too
+// short to tell.
 func (c *Control) delivered(span time.Duration) float64 {
 	last := c.samples[len(c.samples)-1]
 	first := last
@@ -34,8 +35,8 @@ func (c *Control) delivered(span time.Duration) float64 {
 	return float64(last.Delivered-first.Delivered) / (last.At - first.At).Seconds()
 }
 
-// previouslyDelivered returns the delivered rate over the span before the last one; zero if
-// it is not known.
+// previouslyDelivered returns the delivered rate over the span before the last one, in bytes a
+// second; zero if it is not known.
 func (c *Control) previouslyDelivered(span time.Duration) float64 {
 	now := c.samples[len(c.samples)-1].At
 	var last *pacedSample
@@ -51,7 +52,7 @@ func (c *Control) previouslyDelivered(span time.Duration) float64 {
 	return 0
 }
 
-// lost returns the retransmitted bytes a second over the last span.
+// lost returns the rate of retransmitted bytes over the last span, in bytes a second.
 func (c *Control) lost() float64 {
 	last := c.samples[len(c.samples)-1]
 	for i := len(c.samples) - 2; i >= 0; i-- {
@@ -62,7 +63,8 @@ func (c *Control) lost() float64 {
 	return 0
 }
 
-// paceBefore returns the pace that was set d ago: what is delivered now was sent then.
+// paceBefore returns the pace that was set d ago. The data that is delivered now was sent at about
+// that pace if d is a round trip or two.
 func (c *Control) paceBefore(d time.Duration) float64 {
 	last := c.samples[len(c.samples)-1]
 	for i := len(c.samples) - 1; i > 0; i-- {
@@ -78,7 +80,7 @@ func (c *Control) belowPace(delivered float64) bool {
 	return delivered > 0 && delivered < fallenShare*c.paceBefore(2*c.span())
 }
 
-// updateQueue updates since when the path has had a queue. A machine that is late for a
+// updateQueue updates the time since which the path has had a queue. A machine that is late for a
 // moment makes the round trip longer, too, so only a queue that lasts counts.
 func (c *Control) updateQueue(s Sample) {
 	if s.RTT < c.base {
@@ -103,8 +105,8 @@ func (c *Control) updateQueue(s Sample) {
 	}
 }
 
-// updateBase takes a round trip that stays long however little is sent as that of the path:
-// the path has changed, or it is never idle.
+// updateBase raises the base to the present round trip if that has stayed long for floorSpans,
+// although less was sent: either the path has changed, or its queue is never empty.
 func (c *Control) updateBase(s Sample) {
 	if c.queueSince == 0 || s.At-c.queueSince < floorSpans*c.span() {
 		return
@@ -116,14 +118,13 @@ func (c *Control) updateBase(s Sample) {
 	c.highSince, c.queueSince = 0, 0
 }
 
-// rttsPassed returns how many round trips, at most one, have passed since the previous
-// sample.
+// rttsPassed returns the number of round trips since the previous sample, at most one.
 func (c *Control) rttsPassed(s Sample) float64 {
 	return min((s.At-c.samples[len(c.samples)-2].At).Seconds()/c.baseRTT().Seconds(), 1)
 }
 
-// carried returns what is delivered while the path has a queue, but no more than was sent:
-// data that has waited in a machine that was late arrives faster than the path carries it.
+// carried returns the delivered rate while the path has a queue, but no more than the pace: data
+// that has waited in a late machine arrives faster than the path carries it.
 func (c *Control) carried() float64 {
 	most := 0.0
 	for _, l := range c.samples {
@@ -132,7 +133,8 @@ func (c *Control) carried() float64 {
 	return min(c.delivered(c.recent()), most)
 }
 
-// recent returns a span that is short enough to lie within the time of the queue.
+// recent returns a span that is short enough to lie within the time since which the path has had a
+// queue.
 func (c *Control) recent() time.Duration { return max(minSpan, c.span()*3/4) }
 
 // baseRTT returns the round trip with an empty queue.

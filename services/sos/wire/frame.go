@@ -12,14 +12,13 @@ const HeaderSize = 16
 // MaxChunk is the largest payload of one Data frame.
 const MaxChunk = 16 << 20
 
-// ChunkCost is what a chunk costs of the window in addition to its payload, so that the
-// window bounds the number of chunks as well as their bytes.
+// ChunkCost is the cost of a chunk in addition to its payload when it is counted against the
+// window. With it, the window bounds the number of chunks as well as their bytes.
 const ChunkCost = 16 << 10
 
-// FirstCredit is what each side of a session may send before the other has granted
-// anything, so that a request need not wait a round trip for permission. Every receiver can
-// accept as much: it accepts twice its window, and that has room for at least two of the
-// smallest chunks.
+// FirstCredit is the window of each side of a session before the other side has granted any, so
+// that a request need not wait a round trip for it. Every receiver can accept as much: it accepts
+// twice its window, which has room for at least two of the smallest chunks.
 const FirstCredit = 4 * ChunkCost
 
 // Kind is the type of a frame.
@@ -52,7 +51,7 @@ const (
 	FlagRST Flags = 1 << 1 // the end host reset its connection
 )
 
-// Cause is the number of a Reset frame.
+// Cause is the number in a Reset frame. It tells why the session was reset.
 type Cause uint64
 
 // The causes.
@@ -70,8 +69,8 @@ type Header struct {
 	Number uint64
 }
 
-// Cost returns what the frame takes of its direction's window. The last chunk is free,
-// because it must be able to follow at once.
+// Cost returns the frame's cost, which counts against its direction's window. The last chunk is
+// free, because it must never have to wait for the window.
 func (h Header) Cost() uint64 {
 	if h.Kind != Data || h.Flags != 0 {
 		return 0

@@ -13,7 +13,7 @@ const (
 	OpeningSize = 80
 	// AnswerSize is the size of an Answer on the wire.
 	AnswerSize = 56
-	// PrefixSize is the number of bytes by which an opening is recognised.
+	// PrefixSize is the number of bytes by which CheckPrefix recognises an opening.
 	PrefixSize = 6
 
 	magic       = "SOS\x00"
@@ -30,16 +30,16 @@ var (
 	ErrProof = errors.New("wrong proof of the session key")
 )
 
-// Opening is what the dialling side sends first.
+// Opening is the first message of the dialling side.
 type Opening struct {
-	Index      uint16   // which of the session's connections
+	Index      uint16   // index of the connection within its session
 	Window     uint32   // KiB of payload that the other side may send before the first Window frame
 	Generation uint32   // grows with each attempt for the same index
 	Session    [16]byte // session id
 	Nonce      [16]byte // random
 }
 
-// AppendTo appends the opening and its proof of key to b.
+// AppendTo appends the opening and its proof with the session's key to b.
 func (o Opening) AppendTo(b []byte, key []byte) []byte {
 	start := len(b)
 	b = append(b, magic...)
@@ -52,7 +52,8 @@ func (o Opening) AppendTo(b []byte, key []byte) []byte {
 	return append(b, proof(key, "sluice sos opening", b[start:])...)
 }
 
-// CheckPrefix returns ErrNotSOS if b, PrefixSize bytes, cannot start an opening.
+// CheckPrefix returns ErrNotSOS if b, which has PrefixSize bytes, cannot be the beginning of an
+// opening.
 func CheckPrefix(b []byte) error {
 	if len(b) < PrefixSize || string(b[:4]) != magic || b[4] != version || b[5] != kindOpening {
 		return ErrNotSOS
@@ -60,8 +61,8 @@ func CheckPrefix(b []byte) error {
 	return nil
 }
 
-// ParseOpening reads an opening of OpeningSize bytes. The caller looks up the
-// session's key by the id and calls VerifyOpening before it trusts any of it.
+// ParseOpening reads an opening of OpeningSize bytes. The caller looks up the session's key by the
+// id, and calls VerifyOpening before it trusts the opening.
 func ParseOpening(b []byte) (Opening, error) {
 	if len(b) != OpeningSize {
 		return Opening{}, fmt.Errorf("%w: %d bytes, want %d", ErrNotSOS, len(b), OpeningSize)
@@ -88,12 +89,12 @@ func VerifyOpening(b []byte, key []byte) error {
 	return verify(b[len(body):], proof(key, "sluice sos opening", body))
 }
 
-// Answer is what the accepting side sends if the opening was valid.
+// Answer is the message of the accepting side after a valid opening.
 type Answer struct {
 	Nonce [16]byte // random
 }
 
-// AppendTo appends the answer to b, with the proof of key over the raw opening and itself.
+// AppendTo appends the answer to b, with a proof with the key over the raw opening and the answer.
 func (a Answer) AppendTo(b, opening, key []byte) []byte {
 	start := len(b)
 	b = append(b, magic...)

@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// Admission is what Ordered decides about an arriving chunk.
+// Admission is the decision of Ordered about an arriving chunk.
 type Admission int
 
 // The decisions.
 const (
-	Take    Admission = iota // receive it; it is the reception listed for its number
-	Replace                  // the same, in place of an unfinished reception on another connection
+	Take    Admission = iota // receive it; its reception is now listed for its number
+	Replace                  // like Take, in place of an unfinished reception on another connection
 	Discard                  // a complete copy exists already: read it and drop it
-	Reject                   // beyond what the sender may have sent
+	Reject                   // its number is beyond those that the sender may use now
 )
 
 // Ordered brings the chunks of one direction into order. T is a reception, the state of a
 // chunk that is arriving or waiting.
 //
 // A chunk may arrive twice at the same time if the sender has given up a connection and the
-// receiver has not yet. Nobody can know which of the two will complete. So the one that
-// began last is listed for the number meanwhile, and the one that completes first is kept.
-// Ordered is not safe for concurrent use.
+// receiver has not yet. It is not known which of the two receptions will complete. So the one that
+// began last is listed for the number meanwhile, and the one that completes first is kept. Ordered
+// is not safe for concurrent use.
 type Ordered[T comparable] struct {
 	next    uint64
 	span    uint64
@@ -68,14 +68,14 @@ func (o *Ordered[T]) Begin(seq uint64, reception T) (decision Admission, old T) 
 	}
 }
 
-// Complete marks reception as having received all of chunk seq. It returns whether
-// reception is kept and, if another one was listed for the number, that one.
+// Complete records that reception has received all of chunk seq. kept reports whether reception is
+// kept. If another reception was listed for the number, replaced is true and old is that reception.
 func (o *Ordered[T]) Complete(seq uint64, reception T) (kept bool, old T, replaced bool) {
 	s := o.waiting[seq]
 	switch {
 	case seq < o.next || (s != nil && s.complete):
 		return false, old, false
-	case s == nil: // the one that was listed was dropped
+	case s == nil: // the listed reception was dropped
 		o.waiting[seq] = &slot[T]{reception: reception, complete: true}
 		return true, old, false
 	}
@@ -84,8 +84,8 @@ func (o *Ordered[T]) Complete(seq uint64, reception T) (kept bool, old T, replac
 	return true, old, replaced
 }
 
-// Drop removes an unfinished reception, because its connection was lost. It reports whether
-// the reception was listed for its number.
+// Drop removes an unfinished reception because its connection was lost. It reports whether the
+// reception was listed for its number.
 func (o *Ordered[T]) Drop(seq uint64, reception T) bool {
 	s := o.waiting[seq]
 	if s == nil || s.complete || s.reception != reception {
@@ -104,7 +104,7 @@ func (o *Ordered[T]) Head() (reception T, complete, ok bool) {
 	return s.reception, s.complete, true
 }
 
-// Advance moves on to the next chunk after the head, which is complete, has been passed on.
+// Advance moves on to the next chunk. The present head must be complete and have been passed on.
 func (o *Ordered[T]) Advance() {
 	delete(o.waiting, o.next)
 	o.next++
@@ -134,8 +134,8 @@ func (u *Unconfirmed[T]) Push(c T) { u.sent = append(u.sent, c) }
 // Len returns the number of chunks that are not confirmed.
 func (u *Unconfirmed[T]) Len() int { return len(u.sent) - u.head }
 
-// Confirm takes the count of an Ack frame and returns the chunks that it confirms. ok is
-// false if the count decreases or exceeds what was sent. The result is valid until the next
+// Confirm takes the count of an Ack frame and returns the chunks that it confirms. ok is false if
+// the count has decreased or exceeds the number of sent chunks. The result is valid until the next
 // call.
 func (u *Unconfirmed[T]) Confirm(count uint64) (done []T, ok bool) {
 	if count < u.confirmed || count-u.confirmed > uint64(u.Len()) {
@@ -161,8 +161,8 @@ func (u *Unconfirmed[T]) Lost() []T {
 	return out
 }
 
-// SortChunks sorts chunks that are to be sent again by their numbers, so that the one for
-// which the receiver waits goes first.
+// SortChunks sorts chunks that have to be sent again by their numbers, so that the chunk for which
+// the receiver waits is sent first.
 func SortChunks[T any](chunks []T, number func(T) uint64) {
 	slices.SortFunc(chunks, func(a, b T) int { return cmp.Compare(number(a), number(b)) })
 }
