@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// burstTime is the duration of a burst, unless its rate would leave the bounds minBurstRate
-	// and maxBurstRate, in bit/s.
+	// burstTime is the time in which a burst is sent, unless that would need a rate below
+	// minBurstRate or above maxBurstRate, in bit/s.
 	burstTime                  = 25 * time.Millisecond
 	minBurstRate, maxBurstRate = 20e6, 200e6
 	// maxChannelBursts and maxBursts bound the bursts in progress, of one channel and in all.
@@ -21,7 +21,8 @@ const (
 	maxKeyFrameAge = time.Second
 )
 
-// burst sends the channel's group of pictures to one address. It does not wait for the end.
+// burst starts to send the channel's packets since the last key frame to one address. It does not wait
+// until they are sent. all holds one element for each burst of the gateway that is in progress.
 func (c *channel) burst(to netip.AddrPort, all chan struct{}) error {
 	now := time.Now()
 	if s := c.publisher(); s != nil && c.stale(now, maxKeyFrameAge) {
@@ -60,7 +61,7 @@ func (c *channel) burst(to netip.AddrPort, all chan struct{}) error {
 	return nil
 }
 
-// sendPaced sends datagrams at an even rate, until send reports false.
+// sendPaced sends datagrams at an even rate. It stops when send returns false or ctx ends.
 func sendPaced(ctx context.Context, group [][]byte, send func([]byte) bool) {
 	total, sent := 0, 0
 	for _, b := range group {

@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	// silenceTimeout is how long a channel may be silent before it is down. Detection and the
-	// report to the controller add to this; together they take at most two seconds.
+	// silenceTimeout is how long a channel may be silent before it is down. With the time until
+	// that is detected and reported, the controller knows of it within two seconds.
 	silenceTimeout = 1600 * time.Millisecond
-	// problemTTL is how long a problem is reported after it last occurred.
+	// problemTTL is how long a problem is reported after it last occurred. It applies to dropped
+	// datagrams and to those that could not be sent.
 	problemTTL = 5 * time.Second
-	// refusalTTL is how long a channel without a producer reports that one was refused.
+	// refusalTTL is how long a channel that is not live reports that a producer was refused.
 	refusalTTL = 30 * time.Second
 	// headerBytes is the length of the IP and UDP headers, which count against a channel's
 	// rate.
@@ -35,7 +36,7 @@ const (
 // groupLimits bounds a channel's cached group of pictures.
 var groupLimits = media.Limits{Bytes: 4 << 20, Packets: 8192, Age: 12 * time.Second}
 
-// channel is a channel that the gateway has.
+// channel is a channel that the controller has assigned to the gateway.
 type channel struct {
 	name       string
 	number     uint16
@@ -50,7 +51,7 @@ type channel struct {
 	logLimiter lograte.Limit
 	bursts     atomic.Int32 // in progress
 
-	order sync.Mutex // keeps datagrams in the order of their arrival
+	order sync.Mutex // held from the cache to the output, so that both get datagrams in the same order
 
 	mu          sync.Mutex
 	spec        gatewayapi.Channel
@@ -59,15 +60,15 @@ type channel struct {
 	since       time.Time
 	receivedAt  time.Time // time of the last datagram
 	dropped     int       // datagrams dropped since the excess began
-	excessAt    time.Time // when the last one was dropped
+	excessAt    time.Time // when the last datagram was dropped
 	producer    string
 	sourceError string    // why the source has ended
 	sendError   string    // why the last unsent datagram was not sent
-	unsentAt    time.Time // when that was
+	unsentAt    time.Time // when that datagram was to be sent
 	blind       bool      // viewers get a black picture in the place of the producer's
 	heardAt     [numMedia]time.Time
 	refusal     string    // why the last producer was refused
-	refusedAt   time.Time // when that was
+	refusedAt   time.Time // when the last producer was refused
 	session     *session  // the producer's session, or nil
 }
 
@@ -81,7 +82,7 @@ func newChannel(spec gatewayapi.Channel, out output, log *slog.Logger, record fu
 	}
 }
 
-// close ends the channel and everything that runs for it.
+// close ends the channel with its producer and its tasks, and waits until they have ended.
 func (c *channel) close() {
 	c.tasks.Cancel()
 	if s := c.publisher(); s != nil {
@@ -99,7 +100,7 @@ func (c *channel) feed(b []byte) {
 		c.totals.unexpected.Add(1)
 		return
 	}
-	if p.Control && b[1] != senderReport { // a producer's goodbye does not end the channel
+	if p.Control && b[1] != senderReport { // so a producer's goodbye (BYE) does not end the channel
 		return
 	}
 	c.order.Lock()
@@ -116,8 +117,8 @@ func (c *channel) feed(b []byte) {
 	c.totals.out.Add(uint64(len(b)))
 }
 
-// account counts a datagram, and reports whether it is within the channel's rate. RTCP reports
-// do not make the channel live, because a producer without a picture sends them too.
+// account counts a datagram, and reports whether it is within a quarter above the channel's rate. RTCP
+// reports do not make the channel live, because a producer without a picture sends them too.
 func (c *channel) account(size int, now time.Time, p media.Packet) bool {
 	c.totals.in.Add(uint64(size))
 	c.mu.Lock()
@@ -144,7 +145,7 @@ func (c *channel) account(size int, now time.Time, p media.Packet) bool {
 	return false
 }
 
-// setOnAir sets the channel's state, and publishes a change. c.mu is held.
+// setOnAir sets the channel's state. If that changes, it records an event. c.mu is held.
 func (c *channel) setOnAir(state gatewayapi.OnAir, detail string) {
 	if c.onAir == state {
 		return
@@ -214,15 +215,16 @@ func (c *channel) setProducer(by string) {
 	c.producer = by
 }
 
-// currentSpec returns the channel as the controller has last set it.
+// currentSpec returns the specification that the controller has last sent of the channel.
 func (c *channel) currentSpec() gatewayapi.Channel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spec
 }
 
-// update applies changes that do not need a new producer. It reports false if the changes are
-// others, and changes nothing then.
+// update applies a new specification if it differs only in the password or, without a source, in the
+// bit rate, and reports whether it has done that. For other changes the channel must be closed and
+// made again.
 func (c *channel) update(spec gatewayapi.Channel) bool {
 	c.mu.Lock()
 	old := c.spec
@@ -244,7 +246,7 @@ func (c *channel) update(spec gatewayapi.Channel) bool {
 	return true
 }
 
-// state returns what the controller is told each second.
+// state returns the report about the channel that the controller gets each second.
 func (c *channel) state() gatewayapi.ChannelState {
 	now := time.Now()
 	c.mu.Lock()

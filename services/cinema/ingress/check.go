@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// maxCost bounds the cost of a password hash. Each step doubles the time of a comparison.
+// maxCost bounds the cost of a bcrypt hash. A cost that is higher by one doubles the time of a
+// comparison.
 const maxCost = 12
 
 var channelName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
@@ -64,7 +65,7 @@ func (g *Gateway) checkBurst(b gatewayapi.Burst) error {
 // reserved holds addresses that no host has.
 var reserved = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("240.0.0.0/4")}
 
-// notUnicast returns why an address is not that of another host, or "" if it is one.
+// notUnicast returns why an address cannot be that of another host, or "" if it can.
 func (g *Gateway) notUnicast(a netip.Addr) string {
 	switch {
 	case !a.IsValid():
@@ -84,5 +85,5 @@ func (g *Gateway) notUnicast(a netip.Addr) string {
 	return ""
 }
 
-// clip shortens text of a request for use in an answer.
+// clip shortens text of a request to 80 bytes, for use in an answer.
 func clip(text string) string { return text[:min(len(text), 80)] }

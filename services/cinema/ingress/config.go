@@ -37,11 +37,11 @@ type Config struct {
 	// FFmpeg is the path of ffmpeg, or a name to look up in PATH. The gateway expects ffprobe
 	// beside it.
 	FFmpeg string
-	// Certificates holds the files whose expiry is a metric, by purpose.
+	// Certificates holds the files of the certificates whose expiry is a metric, by purpose.
 	Certificates map[string]string
 
-	// openOutput opens the output of a channel with a media address and a source port. Nil
-	// means a socket.
+	// openOutput opens the output of a channel that sends from the given port to the given media
+	// address. Nil means that the output is a UDP socket.
 	openOutput func(to netip.Addr, port uint16) (output, error)
 }
 

@@ -41,7 +41,7 @@ func (g *Gateway) newServer() *control.Server[gatewayapi.ChannelEvent, gatewayap
 	return s
 }
 
-// status returns what the gateway reports of itself beside its load.
+// status returns the gateway's version, addresses and warnings for its reports.
 func (g *Gateway) status() control.Status {
 	return control.Status{Version: g.cfg.Version, Addrs: []netip.Addr{g.cfg.Data}, PublicURL: g.public.url, Warnings: g.warnings}
 }

@@ -3,11 +3,12 @@
 // one flow of UDP datagrams from a port that only this channel uses.
 //
 // A channel's producer is a client that publishes by WHIP (RFC 9725) at the gateway's public
-// listener, or it is what the channel's source names. The gateway forwards the H.264 and Opus of
-// the former unchanged, and has ffmpeg transcode the latter. ffmpeg itself reads files, test
-// patterns and servers. Where the gateway waits for a producer, by RTMP, SRT or UDP, it receives
-// the stream itself (receiver.go) and writes it to ffmpeg (relay.go), so that it decides who
-// publishes, and notices what the stream has.
+// listener, or what the channel's source names: a file, a test pattern, a server, or an address at
+// which the gateway waits for a client. The gateway forwards the H.264 and Opus of a WHIP client
+// unchanged, and has ffmpeg transcode a source. ffmpeg itself reads files, test patterns and servers.
+// At an address for clients, by RTMP, SRT or UDP, the gateway receives the stream itself (receiver.go)
+// and writes it to ffmpeg (relay.go). So it decides who publishes, and notices whether the stream has
+// picture and sound.
 //
 //	POST   /whip/{channel}        an offer -> 201, an answer, and the session's address
 //	DELETE /whip/sessions/{id}    the end of it

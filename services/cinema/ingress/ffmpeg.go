@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// minBackoff is the first pause before ffmpeg is started again. It doubles after each
+	// minBackoff is the first pause before ffmpeg is started again. The pause doubles after each
 	// failure up to maxBackoff.
 	minBackoff, maxBackoff = 500 * time.Millisecond, 10 * time.Second
 	// stableTime is how long ffmpeg must have sent before the pauses start from minBackoff
@@ -36,7 +36,7 @@ const (
 
 var (
 	errProcessSilent = fmt.Errorf("nothing has come for %v", processTimeout)
-	// noSound holds the messages of ffmpeg for a source without sound.
+	// noSound holds parts of ffmpeg's messages for a source without sound.
 	noSound = []string{"matches no streams", "does not contain any stream"}
 )
 
@@ -55,7 +55,7 @@ func (f *ffmpegSource) run(ctx context.Context) {
 	// live as long as the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	mute := false // ffmpeg has found no sound, and there is no ffprobe to ask
+	mute := false // ffmpeg has found no sound, which probe may not know if there is no ffprobe
 	for pause := f.firstBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
 		heard, err := time.Duration(0), error(nil)
 		switch {
@@ -80,7 +80,7 @@ func (f *ffmpegSource) run(ctx context.Context) {
 	}
 }
 
-// runOnce runs ffmpeg until it ends, and returns for how long it has sent.
+// runOnce runs ffmpeg until it ends. It returns for how long ffmpeg has sent, and why it has ended.
 func (f *ffmpegSource) runOnce(ctx context.Context) (heard time.Duration, err error) {
 	var stdin io.Reader
 	if f.properties.copied {
@@ -103,7 +103,7 @@ type process struct {
 	cancel  context.CancelCauseFunc
 	reading chan time.Duration
 
-	stdin    *os.File // of a process that reads what write writes
+	stdin    *os.File // to which write writes; nil if the process reads its source itself
 	finished sync.Once
 	result   error
 }
@@ -124,7 +124,7 @@ func (f *ffmpegSource) start(ctx context.Context, properties sourceProperties) (
 	return p, nil
 }
 
-// startWith starts an ffmpeg. The caller waits for its end.
+// startWith starts an ffmpeg with the given standard input. The caller calls wait.
 func (f *ffmpegSource) startWith(ctx context.Context, properties sourceProperties, stdin io.Reader) (*process, error) {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *process) wait() (heard time.Duration, err error) {
 	return heard, err
 }
 
-// command returns a command that ends with ctx, and with this process in any case.
+// command returns a command that is killed when ctx ends, and also if this process dies.
 func (f *ffmpegSource) command(ctx context.Context, stderr *tail, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, f.ffmpeg, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=" + os.Getenv("TZ"), "AV_LOG_FORCE_NOCOLOR=1"}
@@ -196,9 +196,9 @@ func (f *ffmpegSource) command(ctx context.Context, stderr *tail, args []string)
 	return cmd
 }
 
-// read processes what ffmpeg sends until the connection is closed, and returns for how long it
-// came. It kills ffmpeg if it falls silent. Black pictures, which ffmpeg makes for a blind source,
-// do not count.
+// read processes ffmpeg's datagrams until the connection is closed, and returns the time from the first
+// datagram to the last one. It ends ffmpeg by calling end if no datagrams come for processTimeout.
+// Black pictures, which ffmpeg generates for a source without a picture (blind), do not count.
 func (f *ffmpegSource) read(conn *net.UDPConn, blind bool, end context.CancelCauseFunc) time.Duration {
 	buf := make([]byte, media.MaxDatagram+1)
 	var first time.Time

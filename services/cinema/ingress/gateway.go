@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// tickInterval is how often channels are checked.
+// tickInterval is the interval at which channels are checked for silence and old key frames.
 const tickInterval = 250 * time.Millisecond
 
 // Gateway is a running ingress gateway.
@@ -155,8 +155,8 @@ func (g *Gateway) list() []*channel {
 	return slices.SortedFunc(maps.Values(g.channels), func(a, b *channel) int { return int(a.number) - int(b.number) })
 }
 
-// setChannel adds a channel or changes it. It does nothing if the channel is already as
-// specified.
+// setChannel adds or changes a channel. It does nothing if the channel exists with the same
+// specification.
 func (g *Gateway) setChannel(spec gatewayapi.Channel, s source) error {
 	g.changes.Lock()
 	defer g.changes.Unlock()

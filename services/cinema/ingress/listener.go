@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
-// Bounds of the public listener's connections, in all and from one source.
+// Bounds of the public listener's connections, in all and from one source. A source is an address or,
+// for IPv6, a prefix (clientaddr.Source).
 const (
 	maxConns       = 512
 	maxSourceConns = 32

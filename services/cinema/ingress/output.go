@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mediaMAC is the destination of datagrams to the media address. No interface has it.
+// mediaMAC is the destination MAC address of datagrams to a media address. No interface has it.
 var mediaMAC = net.HardwareAddr{0x02, 0x00, 0xc6, 0x12, 0x00, 0x01}
 
 // output sends a channel's datagrams. It is safe for concurrent use.
@@ -39,8 +39,9 @@ type outputs struct {
 	neighbours map[netip.Addr]int // number of outputs by media address
 }
 
-// open opens a socket that sends from the data address and a port. It binds the socket to the
-// interface with that address, so that the kernel needs no route to the media address to.
+// open opens a socket that sends from the gateway's data address and the given port. It binds the
+// socket to the interface that has the data address, so that the kernel needs no route to the media
+// address to.
 func (o *outputs) open(to netip.Addr, port uint16) (output, error) {
 	link, err := linkOf(o.from)
 	if err != nil {
@@ -97,7 +98,8 @@ func linkOf(addr netip.Addr) (netlink.Link, error) {
 	return nil, fmt.Errorf("no interface has the data address %v", addr)
 }
 
-// addNeighbour adds the entry of a media address for its first output.
+// addNeighbour counts an output to a media address. It adds the address's neighbour entry for the first
+// output.
 func (o *outputs) addNeighbour(to netip.Addr, by netlink.Link) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +112,8 @@ func (o *outputs) addNeighbour(to netip.Addr, by netlink.Link) error {
 	return nil
 }
 
-// removeNeighbour removes the entry with the last output to the address.
+// removeNeighbour removes an output to a media address from the count. It removes the address's
+// neighbour entry with the last output.
 func (o *outputs) removeNeighbour(to netip.Addr, by netlink.Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,14 +12,17 @@ const (
 	// muxer for MPEG-TS collects up to 0.7 s of sound.
 	maxHold = time.Second
 	maxHeld = 64
-	// slack is by how much the delay of packets may exceed what the last clumps needed.
+	// slack is by how much the delay of packets may exceed the delay that the last clumps needed
+	// before it is reduced by fastStep per packet. (A clump is a group of packets that arrive at
+	// once.)
 	slack = 60 * time.Millisecond
-	// settleStep is how much the delay is reduced with each packet, and fastStep how much if it
-	// exceeds the need by more than slack.
+	// settleStep is by how much the delay is reduced with each packet if it exceeds the needed
+	// delay, and fastStep by how much if it exceeds that by more than slack.
 	settleStep, fastStep = 20 * time.Microsecond, 400 * time.Microsecond
-	// clockJump is the deviation at which a packet counts as one of another clock.
+	// clockJump is the largest change of a packet's lag after which its timestamp still counts as
+	// from the same clock.
 	clockJump = maxHold + 200*time.Millisecond
-	// peakTime is how long the need of a clump is remembered at least.
+	// peakTime is the least time for which the delay that a clump needed is remembered.
 	peakTime = 2 * time.Second
 	// maxSkew is how much later than its picture sound may leave; people do not notice that
 	// (EBU R37).
@@ -29,21 +32,22 @@ const (
 )
 
 // pacer smooths packets of sound that arrive in clumps, as ffmpeg sends them, and as they are in
-// transport streams. It releases each packet as long after the previous one as it is to be heard.
-// Without it, players would buffer sound for as long as it may be late, and play another
-// channel's sound by that much later.
+// transport streams. It releases packets at the intervals at which they are to be heard. Without it,
+// players would buffer sound for as long as it may be late, and would play the sound of another
+// channel later by the same time.
 type pacer struct {
 	begun bool
 	epoch time.Time
 	stamp uint32        // timestamp of the last packet
 	clock time.Duration // the last timestamp as a time since epoch
-	late  time.Duration // by how much the latest packets lag behind that clock
+	late  time.Duration // delay of packets: how long after their time by clock they are released
 	held  []heldPacket
 	lags  peak // how far packets have lagged behind the clock
 	holds peak // for how long packets have been held
 }
 
-// peak is the maximum of what was added within the last peakTime, or a little longer.
+// peak is the maximum of the durations that were added within the last peakTime, or up to twice as
+// long.
 type peak struct {
 	last, now time.Duration
 	since     time.Time
@@ -56,7 +60,7 @@ func (p *peak) add(d time.Duration, now time.Time) {
 	p.now = max(p.now, d)
 }
 
-// max returns the maximum, or 0 if nothing was added for long.
+// max returns the maximum, or 0 if nothing was added for twice peakTime.
 func (p *peak) max(now time.Time) time.Duration {
 	if now.Sub(p.since) >= 2*peakTime {
 		return 0
@@ -69,7 +73,7 @@ type heldPacket struct {
 	due time.Time
 }
 
-// add holds a packet until it is due.
+// add computes when a packet is due, and holds a copy of it until then.
 func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 	if !c.begun {
 		c.begun, c.epoch, c.stamp = true, now, p.Timestamp
@@ -92,7 +96,7 @@ func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 	}
 	due := c.epoch.Add(c.clock + c.late)
 	if n := len(c.held); n > 0 && due.Before(c.held[n-1].due) || n >= maxHeld {
-		due = now // another clock, or too many packets: release all
+		due = now // the clock has jumped, or too many packets are held: release all
 		for i := range c.held {
 			c.held[i].due = now
 		}
@@ -118,18 +122,18 @@ func (c *pacer) release(now time.Time) (raw [][]byte) {
 	return raw
 }
 
-// delay returns for how long pictures are to be held, so that they leave with the sound that was
-// recorded with them: the last packet of a clump has been recorded with the picture that arrives
-// with it, and is held the longest.
+// delay returns for how long pictures are to be held, so that they leave at most maxSkew before the
+// sound that was recorded with them. The last packet of a clump was recorded together with the picture
+// that arrives with the clump, and is held the longest.
 func (c *pacer) delay(now time.Time) time.Duration { return max(c.holds.max(now)-maxSkew, 0) }
 
-// pictureLine holds packets of pictures, in their order.
+// pictureLine delays packets of pictures, and keeps their order.
 type pictureLine struct {
 	held  []heldPacket
 	bytes int
 }
 
-// add holds a packet for a time, or for as long as those before it.
+// add holds a copy of a packet for the given time, or longer if the packet before it is held longer.
 func (l *pictureLine) add(raw []byte, now time.Time, delay time.Duration) {
 	due := now.Add(delay)
 	if n := len(l.held); n > 0 && due.Before(l.held[n-1].due) {
@@ -147,7 +151,8 @@ func (l *pictureLine) due(other time.Time) time.Time {
 	return other
 }
 
-// release returns the packets that are due, and those that are too many.
+// release returns the packets that are due, and the oldest ones as long as more than maxPictures bytes
+// are held.
 func (l *pictureLine) release(now time.Time) (raw [][]byte) {
 	for len(l.held) > 0 && (!l.held[0].due.After(now) || l.bytes > maxPictures) {
 		raw = append(raw, l.held[0].raw)

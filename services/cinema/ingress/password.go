@@ -21,10 +21,10 @@ const (
 	// maxPassword is the longest password that bcrypt accepts, in bytes.
 	maxPassword = 72
 	// maxWrongPerSource and maxWrongTotal bound the wrong passwords of one source and of all
-	// sources within wrongWindow. Further passwords are refused without a comparison. When the
-	// total is exceeded, cached right passwords still pass, because otherwise a few attackers
-	// could lock out all producers. When the source's own bound is exceeded, they do not,
-	// because otherwise it could go on guessing.
+	// sources within wrongWindow. Further passwords are refused without a comparison. When
+	// maxWrongTotal is reached, passwords that were right before are still accepted, because
+	// otherwise a few attackers could lock out all producers. When a source has reached
+	// maxWrongPerSource, they are refused too, because otherwise the source could go on guessing.
 	maxWrongPerSource, maxWrongTotal = 5, 100
 	wrongWindow                      = 10 * time.Second
 	// maxSources bounds the sources that are remembered.
@@ -58,7 +58,7 @@ func newPasswordChecker() *passwordChecker {
 	return &passwordChecker{slots: make(chan struct{}, maxComparisons), accepted: gatewayapi.NewPasswordCache(), bySource: map[netip.Prefix]*attempts{}}
 }
 
-// check returns an error unless a password from a source matches a hash.
+// check returns an error unless the password that a source has sent matches the hash.
 func (p *passwordChecker) check(ctx context.Context, source netip.Prefix, hash, password string) error {
 	known := p.accepted.Contains(hash, password)
 	if !p.allowAttempt(source, known, time.Now()) {
@@ -88,8 +88,8 @@ func (p *passwordChecker) check(ctx context.Context, source netip.Prefix, hash, 
 	return nil
 }
 
-// allowAttempt counts an attempt, and reports whether it is permitted. A known password is not
-// counted.
+// allowAttempt counts an attempt, and reports whether it is permitted. known reports whether the
+// password is known to be right; such an attempt is not counted.
 func (p *passwordChecker) allowAttempt(source netip.Prefix, known bool, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (a *attempts) exhausted(now time.Time, most int) bool {
 	return a.n >= most
 }
 
-// forgive removes an attempt from the count.
+// forgive removes an attempt of a source from the counts, because it was not wrong.
 func (p *passwordChecker) forgive(source netip.Prefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -85,12 +85,13 @@ func (p pattern) input(c gatewayapi.Channel) []string {
 			"text='%d %s %%{localtime\\:%%T} %%{n}'", font, max(p.height/12, 12), c.Number, c.Name)
 	}
 	tone := fmt.Sprintf("sine=frequency=%d:sample_rate=48000", gatewayapi.PatternPitch(c.Number))
-	// Picture and tone are one input: ffmpeg reads ahead from each of several inputs, and the
-	// pictures would then be late by eight.
+	// Picture and tone are one input, because ffmpeg reads ahead from each of several inputs. The
+	// pictures would then be late by eight pictures.
 	return []string{"-re", "-f", "lavfi", "-i", picture + "[out0];" + tone + "[out1]"}
 }
 
-// clock draws the time beside the square, one cell for each bit (gatewayapi.PatternClockBits).
+// clock returns the filters of ffmpeg that draw the time beside the square, with one cell of the given
+// width for each of gatewayapi.PatternClockBits bits.
 func clock(cell int) string {
 	draw := func(at, wide int, colour, when string) string {
 		return fmt.Sprintf(",drawbox=x=%d:y=0:w=%d:h=%d:color=%s:t=fill:enable='%s'", at*cell, wide*cell, cell, colour, when)
@@ -98,7 +99,7 @@ func clock(cell int) string {
 	all := draw(2, gatewayapi.PatternClockBits, "black", "1")
 	for i := range gatewayapi.PatternClockBits {
 		// Bit n of the Gray code of x is 1 if x/2^(n+1), rounded, is odd. The highest bit is
-		// that of x itself.
+		// the highest bit of x itself.
 		n := gatewayapi.PatternClockBits - 1 - i
 		divisor, round := gatewayapi.PatternClockUnit.Microseconds()<<(n+1), 0.5
 		if i == 0 {
@@ -109,7 +110,7 @@ func clock(cell int) string {
 	return all
 }
 
-// fonts holds the usual paths of a font.
+// fonts lists the paths at which usual fonts are installed; the first one that exists is used.
 var fonts = []string{
 	"/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
 	"/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf",

@@ -14,7 +14,7 @@ import (
 // Bounds of the examination of a file before it is played.
 const (
 	probeTimeout   = 10 * time.Second // duration of the examination
-	probeSeconds   = 15               // how much of the file is read
+	probeSeconds   = 15               // seconds of the file that are read
 	maxKeyFrameGap = 5.0              // longest time between key frames, in seconds, of a file that is copied
 )
 
@@ -37,9 +37,9 @@ type probeResult struct {
 	} `json:"format"`
 }
 
-// probe examines a file, or the stream of a server, with ffprobe. A stream is examined each time
-// before it is read, because it may have other media than the last time. If ffprobe fails, the
-// source is transcoded, and expected to have picture and sound.
+// probe examines a file, or the stream of an RTSP server, with ffprobe. A source is examined each time
+// before it is read, because it may have other media than the last time. If ffprobe fails, probe returns
+// the zero value: the source is transcoded, and expected to have picture and sound.
 func (f *ffmpegSource) probe(ctx context.Context) sourceProperties {
 	var input []string
 	switch {
@@ -76,7 +76,8 @@ func (f *ffmpegSource) probe(ctx context.Context) sourceProperties {
 	return p.properties(float64(f.ch.currentSpec().BitRate))
 }
 
-// properties returns how a file is to be played at a bit rate.
+// properties returns how the examined source is to be played: which media it has, and whether its video
+// can be copied because it is in the house format and within the bit rate.
 func (p *probeResult) properties(bitRate float64) sourceProperties {
 	if len(p.Streams) == 0 {
 		return sourceProperties{}
@@ -103,8 +104,8 @@ func (p *probeResult) properties(bitRate float64) sourceProperties {
 	return properties
 }
 
-// keyFramesFrequent reports whether key frames are frequent enough for viewers to wait for the
-// next one.
+// keyFramesFrequent reports whether the time between key frames is never more than maxKeyFrameGap, so
+// that viewers can wait for the next one.
 func (p *probeResult) keyFramesFrequent() bool {
 	key, last, seen := 0.0, 0.0, 0
 	for _, x := range p.Packets {

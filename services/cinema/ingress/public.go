@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-net/sluice/kit/control"
 )
 
-// public is the server for producers.
+// public is the server for producers that publish by WHIP.
 type public struct {
 	g          *Gateway
 	url        string
@@ -65,8 +65,8 @@ func openPublic(g *Gateway) (*public, error) {
 	return p, nil
 }
 
-// listen opens the public address for TCP, and the same port for media by UDP. If any port will
-// do and another program uses the UDP port, it tries another one.
+// listen opens the public address for TCP, and the same port for media by UDP. If the address leaves
+// the choice of the port to the kernel, and another program uses the UDP port, it tries another port.
 func (p *public) listen(at netip.AddrPort) (l net.Listener, err error) {
 	for tries := 0; ; tries++ {
 		if l, err = net.Listen("tcp", at.String()); err != nil {
@@ -82,7 +82,7 @@ func (p *public) listen(at netip.AddrPort) (l net.Listener, err error) {
 	}
 }
 
-// publicURL returns the URL of a listener. A listener on all addresses is reached at the data
+// publicURL returns the URL of a listener. For a listener on all addresses, the URL names the data
 // address.
 func publicURL(at netip.AddrPort, data netip.Addr, encrypted bool) string {
 	scheme := "http"
@@ -95,7 +95,8 @@ func publicURL(at netip.AddrPort, data netip.Addr, encrypted bool) string {
 	return scheme + "://" + at.String()
 }
 
-// serveAt creates the server, with bounds of time and size for all clients.
+// serveAt creates the HTTP server for a listener. It bounds the connections of all clients, and the time
+// and the size of their requests.
 func (p *public) serveAt(l net.Listener, encrypted bool) {
 	p.listener = limitedListener{
 		listen.New(l, func(err error) { p.logLimiter.Warn(p.g.log, "cannot accept producers for now", "error", err) }),
@@ -117,8 +118,8 @@ func (p *public) serveAt(l net.Listener, encrypted bool) {
 	}
 }
 
-// anyOrigin permits pages of any site to publish. The password decides who may, and browsers
-// never send one on their own.
+// anyOrigin permits pages of any site to publish. This is safe because a password decides who may
+// publish, and browsers never send a password on their own.
 func anyOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -135,7 +136,7 @@ func anyOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// run serves producers until stop is called.
+// run serves producers until stop is called. It ignores the context.
 func (p *public) run(context.Context) {
 	if err := p.http.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
 		p.g.log.Error("no producer is answered any more", "error", err)

@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// handshakeTimeout bounds the time that a client may take from its connection until it asks
-	// to publish, with all answers that it has to read.
+	// handshakeTimeout bounds the time from a client's connection until it may publish. It includes
+	// the time in which the client reads the answers.
 	handshakeTimeout = 10 * time.Second
-	// maxClients and maxSourceClients bound the clients of a listening source that are
-	// connected at the same time, in all and from one source. Only one of them publishes.
+	// maxClients and maxSourceClients bound the clients that are connected to a receiver at the
+	// same time, in all and from one client's address. Only one of them publishes.
 	maxClients, maxSourceClients = 64, 8
 )
 
 var errWrongKey = errors.New("wrong stream key")
 
-// receiver waits for the producers of a listening source, one of which publishes at a time.
+// receiver waits at an address for the producers of a channel's source. One of them publishes at a
+// time.
 type receiver struct {
 	ch     *channel
 	place  waitingPlace
 	ffmpeg *ffmpegSource
 	guard  *passwordChecker // bounds wrong keys
-	tasks  *tasks.Group     // goroutines of its clients
+	tasks  *tasks.Group     // goroutines of the receiver and its clients
 	next   chan *producer   // holds the current producer until its stream is read
 
 	mu      sync.Mutex
 	current *producer
 }
 
-// openers holds the functions that start to wait for producers, by scheme. They end with the
+// openers holds the functions that start to wait for producers, by scheme. The waiting ends with the
 // receiver's tasks.
 var openers = map[string]func(*receiver) error{"rtmp": openRTMP, "srt": openSRT, "udp": openUDP}
 
@@ -63,8 +64,8 @@ func (r *receiver) close() {
 	}
 }
 
-// checkKey returns an error unless a client from an address has the source's key. Like passwords,
-// wrong keys are bounded for each source and in all.
+// checkKey returns an error unless the key of a client from an address is the one that the channel's
+// source wants. As with passwords, wrong keys are bounded for each client's address and in all.
 func (r *receiver) checkKey(from netip.Addr, key string) error {
 	if r.place.key == "" {
 		return nil
@@ -80,7 +81,7 @@ func (r *receiver) checkKey(from netip.Addr, key string) error {
 	return nil
 }
 
-// vacant returns an error if a producer publishes that is not silent.
+// vacant returns errPublished if another producer publishes and is not silent.
 func (r *receiver) vacant(now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +91,8 @@ func (r *receiver) vacant(now time.Time) error {
 	return nil
 }
 
-// publish makes a client the source's producer, in the place of a silent one. The receiver closes
-// its stream from then on.
+// publish makes a client the channel's producer, and replaces a silent one. If it returns nil, the
+// receiver is responsible for closing the client's stream.
 func (r *receiver) publish(p *producer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +106,7 @@ func (r *receiver) publish(p *producer) error {
 		r.current.end(errReplaced)
 	}
 	select {
-	case <-r.next: // it has been replaced before it was read
+	case <-r.next: // the former producer is replaced before its stream was read
 	default:
 	}
 	r.current = p
@@ -113,7 +114,7 @@ func (r *receiver) publish(p *producer) error {
 	return nil
 }
 
-// forget closes a producer's stream.
+// forget closes a producer's stream. If it is the current producer, another one may then publish.
 func (r *receiver) forget(p *producer) {
 	r.mu.Lock()
 	if r.current == p {
@@ -128,7 +129,8 @@ func (r *receiver) refuse(from netip.Addr, err error) {
 	r.ch.recordRefusal(from, err)
 }
 
-// receive waits for producers, and has each of them read until ctx ends or waiting fails.
+// receive waits for producers, and relays the stream of one after the other to ffmpeg until ctx ends. It
+// returns an error at once if it cannot wait at the source's address.
 func (f *ffmpegSource) receive(ctx context.Context) error {
 	r, err := f.openReceiver()
 	if err != nil {

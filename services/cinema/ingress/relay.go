@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// gatherTime is how long the gateway waits for a stream's second medium before it sends the
-	// first alone. A medium that comes later is added then.
+	// gatherTime is how long the gateway waits for the second of a stream's media (picture and
+	// sound) before it sends the first alone. If the second comes later, it is added then.
 	gatherTime = 2 * time.Second
 	// mediumTimeout is how long a picture may be missing while sound comes before viewers get a
 	// black one.
 	mediumTimeout = 5 * time.Second
-	// maxBacklog bounds the bytes of a stream that wait until it is known what it has.
+	// maxBacklog bounds the bytes of a stream that are kept until it is known which media the
+	// stream has.
 	maxBacklog = 8 << 20
 )
 
@@ -25,12 +26,13 @@ type relay struct {
 	ffmpeg   *ffmpegSource
 	producer *producer
 
-	process *process // nil before the first
+	process *process // nil before the first ffmpeg is started
 	reads   mediaSet // what the process reads
 	maps    [numMedia]string
 	heardAt [numMedia]time.Time
 	since   time.Time // when the first medium was heard
-	// changedAt is when the stream began to have other media than the process reads.
+	// changedAt is when the stream's media began to differ from those that the process reads; zero
+	// if they do not differ.
 	changedAt time.Time
 	backlog   []byte
 	out       []byte
@@ -59,7 +61,8 @@ func (r *relay) run(ctx context.Context) error {
 	}
 }
 
-// push passes units on.
+// push passes the units that the present ffmpeg reads on to it. If the stream's media have changed, it
+// starts another ffmpeg first.
 func (r *relay) push(ctx context.Context, units []unit, now time.Time) error {
 	r.out = r.out[:0]
 	for _, u := range units {
@@ -90,7 +93,7 @@ func (r *relay) push(ctx context.Context, units []unit, now time.Time) error {
 	return r.flush()
 }
 
-// hear records that a medium has come.
+// hear records that a unit of a medium has arrived.
 func (r *relay) hear(m medium, now time.Time) {
 	if r.since.IsZero() {
 		r.since = now
@@ -101,7 +104,7 @@ func (r *relay) hear(m medium, now time.Time) {
 
 // gather keeps a unit until it is known which media the stream has, and starts ffmpeg then.
 func (r *relay) gather(ctx context.Context, u unit, now time.Time) error {
-	if r.since.IsZero() { // nothing to begin with yet
+	if r.since.IsZero() { // neither picture nor sound has arrived yet
 		return nil
 	}
 	if !u.setup && u.medium != noMedium {
@@ -119,16 +122,17 @@ func (r *relay) gather(ctx context.Context, u unit, now time.Time) error {
 	return nil
 }
 
-// present returns the media that the stream has now. Sound that has ended counts as present,
-// because ffmpeg does not need it, and may come back.
+// present returns the media that the stream has now. Sound that has ended still counts as present,
+// because ffmpeg goes on without it, and it may come back.
 func (r *relay) present(now time.Time) (has mediaSet) {
 	has[sound] = !r.heardAt[sound].IsZero()
 	has[picture] = !r.heardAt[picture].IsZero() && (!has[sound] || now.Sub(r.heardAt[picture]) < mediumTimeout)
 	return has
 }
 
-// outdated reports whether another ffmpeg is to be started before a unit. If a picture comes, it
-// waits for a unit with which a decoder can begin, but not for long.
+// outdated reports whether another ffmpeg is to be started before the unit u is written, because the
+// stream's media have changed. If the new media include pictures, it returns false until u is one with
+// which a decoder can begin, but for at most gatherTime.
 func (r *relay) outdated(u unit, now time.Time) bool {
 	_, pictureMap, soundMap := r.producer.stream.input(r.reads)
 	maps := [numMedia]string{pictureMap, soundMap}
@@ -147,7 +151,7 @@ func (r *relay) outdated(u unit, now time.Time) bool {
 	return !has[picture] || u.medium == picture && u.key || now.Sub(r.changedAt) >= gatherTime
 }
 
-// restart starts an ffmpeg that reads the given media, in the place of the last one.
+// restart ends the present ffmpeg, and starts another one that reads the given media.
 func (r *relay) restart(ctx context.Context, has mediaSet) error {
 	if r.process != nil {
 		_ = r.process.finish()
@@ -164,7 +168,7 @@ func (r *relay) restart(ctx context.Context, has mediaSet) error {
 	return nil
 }
 
-// flush writes what is to be written to ffmpeg.
+// flush writes r.out to ffmpeg.
 func (r *relay) flush() error {
 	if r.process == nil || len(r.out) == 0 {
 		return nil

@@ -29,7 +29,7 @@ func openRTMP(r *receiver) error {
 		for {
 			conn, err := limited.Accept()
 			if err != nil {
-				return // it was closed
+				return // the listener was closed
 			}
 			if !r.tasks.Start(func(ctx context.Context) { r.acceptRTMP(ctx, conn) }) {
 				_ = conn.Close()
@@ -39,11 +39,13 @@ func openRTMP(r *receiver) error {
 	return nil
 }
 
-// acceptRTMP has a client publish if it asks for that in time, and with the right key.
+// acceptRTMP makes a client the producer if the client asks to publish in time and with the right key.
+// Otherwise it refuses the client.
 func (r *receiver) acceptRTMP(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	// The deadline is one for all stages, and for the client to read what it is answered.
+	// One deadline applies to all stages of the handshake, including the time in which the client
+	// reads the answers.
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	c, err := rtmp.Accept(conn)
@@ -72,7 +74,7 @@ func (r *receiver) acceptRTMP(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// rtmpPath returns the application and the key of a connection as they are in an address.
+// rtmpPath returns the application and the key of a connection as the path of an RTMP address has them.
 func rtmpPath(c *rtmp.Conn) string {
 	if c.App == "" || c.Key == "" {
 		return c.App + c.Key
@@ -84,14 +86,14 @@ func rtmpPath(c *rtmp.Conn) string {
 type rtmpStream struct {
 	conn net.Conn
 	rtmp *rtmp.Conn
-	// configs holds the last configuration of each decoder, as a tag.
+	// configs holds the last message that configures each medium's decoder, as an FLV tag.
 	configs [numMedia][]byte
 	times   timeline
 	tag     []byte
 	one     [1]unit
 }
 
-// FLV, version 10 (annex E).
+// Constants of FLV, version 10 (annex E of the specification).
 const (
 	flvTagHeader  = 11
 	codecAVC      = 7
@@ -140,8 +142,8 @@ func (s *rtmpStream) read(deadline time.Time) ([]unit, error) {
 	}
 }
 
-// foreignCodec returns the name of a message's codec if ffmpeg cannot read it in FLV, and ""
-// otherwise. These are HEVC as some encoders send it, and the codecs of enhanced RTMP.
+// foreignCodec returns the name of a message's codec if ffmpeg cannot read the codec in FLV, and ""
+// otherwise. ffmpeg cannot read HEVC as some encoders send it, and the codecs of enhanced RTMP.
 func foreignCodec(m rtmp.Message) string {
 	first := m.Body[0]
 	extended := m.Type == rtmp.TypeVideo && first&0x80 != 0 || m.Type == rtmp.TypeAudio && first>>4 == codecExtended
@@ -154,7 +156,7 @@ func foreignCodec(m rtmp.Message) string {
 	return ""
 }
 
-// codecName returns the usual name of a codec with a FourCC.
+// codecName returns the usual name of the codec that has the given FourCC.
 func codecName(code string) string {
 	names := map[string]string{
 		"hvc1": "HEVC", "vvc1": "VVC", "av01": "AV1", "vp08": "VP8", "vp09": "VP9", "avc1": "H.264 by enhanced RTMP",

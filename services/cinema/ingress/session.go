@@ -23,7 +23,7 @@ const (
 	// connectGrace is how long a connecting producer does not count as silent.
 	connectGrace = 3 * time.Second
 	// producerTimeout is how long a producer may be silent before its session ends. Another
-	// producer may replace it earlier, after silenceTimeout.
+	// producer may replace the silent one earlier, after silenceTimeout.
 	producerTimeout = 30 * time.Second
 	// gatherTimeout bounds the time to gather the addresses for an answer.
 	gatherTimeout = 5 * time.Second
@@ -33,7 +33,7 @@ const (
 
 var errPublished = errors.New("another producer publishes it; it can be replaced when it has been silent for 2 s")
 
-// session is a producer that publishes a channel.
+// session is the WHIP session of a producer that publishes a channel.
 type session struct {
 	id     string // secret of the session's URL
 	ch     *channel
@@ -122,7 +122,7 @@ func (s *session) negotiate(api *webrtc.API, offer string) error {
 	return err
 }
 
-// watch ends the session when it is overdue, and waits until it has ended.
+// watch ends the session when it is overdue. It returns when the session has ended for any reason.
 func (s *session) watch(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -165,7 +165,7 @@ func (s *session) silent(now time.Time) bool {
 // end ends the session without waiting for it.
 func (s *session) end(why string) { s.cancel(errors.New(why)) }
 
-// close releases what the session holds, and its channel.
+// close ends the session's connection and its tasks, and makes its channel free for another producer.
 func (s *session) close() {
 	s.tasks.Cancel()
 	if s.pc != nil {
@@ -176,7 +176,8 @@ func (s *session) close() {
 	close(s.ended)
 }
 
-// track starts to read a track of the producer, which may have one of each kind.
+// track starts to read a track of the producer. It ends the session if the producer has a second track
+// of the same kind.
 func (s *session) track(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 	kind := uint8(media.AudioType)
 	s.mu.Lock()
@@ -195,8 +196,9 @@ func (s *session) track(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 	s.tasks.Start(func(context.Context) { s.forwardReports(r) })
 }
 
-// forward sends a track's packets on until the connection ends. It sets the house format's
-// payload type, and removes what has a meaning only on the producer's connection.
+// forward feeds a track's packets to the channel until the connection ends. It sets the payload type of
+// the house format, and removes padding, extensions and contributing sources, which have a meaning only
+// on the producer's connection.
 func (s *session) forward(t *webrtc.TrackRemote, kind uint8) {
 	buf := make([]byte, media.MaxDatagram)
 	for {
@@ -223,7 +225,7 @@ func (s *session) touch() {
 	s.receivedAt = time.Now()
 }
 
-// forwardReports sends a track's sender reports on until the connection ends.
+// forwardReports feeds a track's sender reports to the channel until the connection ends.
 func (s *session) forwardReports(r *webrtc.RTPReceiver) {
 	for {
 		packets, _, err := r.ReadRTCP()

@@ -2,15 +2,15 @@ package ingress
 
 import "time"
 
-// A window divides a second into slots. It has one slot more, so that it always covers a
-// complete second that has passed.
+// A sliding window divides a second into slots. It has one slot more, the current one, so that it
+// always covers a complete second that has passed.
 const (
 	slots = 10
 	slot  = time.Second / slots
 )
 
-// slidingWindow sums what passes within one second. The zero value is ready to use. Times are
-// relative to some moment in the past.
+// slidingWindow sums the numbers that are added within one second. The zero value is ready to use.
+// Times (clock) are relative to a moment in the past that the caller chooses.
 type slidingWindow struct {
 	parts [slots + 1]int64
 	at    int64 // number of the current slot
@@ -30,14 +30,14 @@ func (w *slidingWindow) advance(clock time.Duration) {
 	}
 }
 
-// part returns the slot that was current ago slots before; that of ago = slots is the oldest.
+// part returns the slot that is ago slots before the current one. The slot with ago = slots is the
+// oldest.
 func (w *slidingWindow) part(ago int64) *int64 {
 	n := int64(len(w.parts))
 	return &w.parts[((w.at-ago)%n+n)%n]
 }
 
-// add adds n, and reports whether the sum of the last second stays within most. Otherwise it
-// adds nothing.
+// add adds n if the sum of the last second then is at most most, and reports whether it has added n.
 func (w *slidingWindow) add(clock time.Duration, n, most int64) bool {
 	w.advance(clock)
 	if w.sum-*w.part(slots)+n > most {

@@ -23,7 +23,7 @@ const (
 	defaultKeyFrameGap = 2 * time.Second
 )
 
-// source is what a channel's ffmpeg reads.
+// source describes what a channel's ffmpeg reads.
 type source struct {
 	address gatewayapi.SourceAddress
 	scheme  string
@@ -32,18 +32,20 @@ type source struct {
 	input []string
 	// file is the path of a file, which can be examined before it is played.
 	file string
-	// waits is where the gateway waits for a producer to connect; nil if it does not.
+	// waits is the address at which the gateway waits for a producer to connect; nil if the source
+	// is no such address.
 	waits *waitingPlace
 	test  pattern
 }
 
-// waitingPlace is where a source waits for its producer, and what the producer has to know.
+// waitingPlace is the address at which the gateway waits for a source's producer, and the key that the
+// producer has to know.
 type waitingPlace struct {
 	at netip.AddrPort
 	// key is the application and the stream key of RTMP, like live/stage, or the stream ID of
 	// SRT. If it is empty, any is accepted.
 	key string
-	// options are the parameters for SRT, in the form of libsrt's.
+	// options holds the parameters for SRT, by the names that ffmpeg uses for them.
 	options url.Values
 }
 
@@ -78,14 +80,15 @@ func parseFile(name string) (source, error) {
 	if !path.IsAbs(name) || path.Clean(name) != name {
 		return source{}, fmt.Errorf("%q: want file: and an absolute path, like file:/srv/film.mp4", name)
 	}
-	// The files named in a playlist must not be fetched from the network.
+	// If the file is a playlist, the files that it names must not be fetched from the network.
 	return source{
 		scheme: "file", file: name,
 		input: []string{"-protocol_whitelist", "file", "-re", "-stream_loop", "-1", "-i", "file:" + name},
 	}, nil
 }
 
-// parseStream parses the address of a stream: of a server, or of where to wait for a producer.
+// parseStream parses the address of a stream: that of a server (rtsp), or that at which the gateway
+// waits for a producer.
 func parseStream(scheme, text string) (source, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -107,10 +110,10 @@ func parseStream(scheme, text string) (source, error) {
 	return source{scheme: scheme, waits: waits}, err
 }
 
-// options holds the permitted parameters of an address.
+// options holds the permitted parameters of an address, by scheme.
 var options = map[string][]string{"srt": {"latency", "passphrase", "streamid", "pbkeylen"}}
 
-// parseWaiting returns where the gateway waits for a producer.
+// parseWaiting returns the address at which the gateway waits for a producer, and the producer's key.
 func parseWaiting(u *url.URL) (*waitingPlace, error) {
 	host := netip.IPv4Unspecified()
 	if h := u.Hostname(); h != "" {
@@ -141,7 +144,8 @@ func parseWaiting(u *url.URL) (*waitingPlace, error) {
 	return w, nil
 }
 
-// sourceProperties holds what is known of a source, from probing or from errors.
+// sourceProperties holds what is known of a source: from ffprobe, from ffmpeg's errors, or from the
+// stream that the gateway receives.
 type sourceProperties struct {
 	silent bool // it has no sound
 	blind  bool // it has no picture
@@ -189,8 +193,9 @@ func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProp
 		"-application", "lowdelay", "-frame_duration", "20", "-f", "rtp", "-payload_type", "111", to)
 }
 
-// blackRate is the number of pictures per second that viewers get of a source without a picture,
-// and blackInput generates them: without pictures a player would not begin.
+// blackRate is the number of black pictures per second that viewers get of a source without a picture.
+// blackInput holds the arguments that make ffmpeg generate them. Without pictures a player would not
+// begin.
 const blackRate = 10
 
 var blackInput = []string{"-re", "-f", "lavfi", "-i", fmt.Sprintf("color=c=black:s=640x360:r=%d", blackRate)}
@@ -198,16 +203,16 @@ var blackInput = []string{"-re", "-f", "lavfi", "-i", fmt.Sprintf("color=c=black
 // playsPerProcess is how many times one process plays a file.
 const playsPerProcess = 2000
 
-// concatList returns ffmpeg's input for a file that is copied: the file many times. ffmpeg's
-// own option to loop a file does not work with the filters that put parameter sets before key
-// frames.
+// concatList returns ffmpeg's input for a file that is copied: a list that names the file
+// playsPerProcess times. ffmpeg's own option to loop a file does not work with the filters that put
+// parameter sets before key frames.
 func (s source) concatList() string {
 	line := fmt.Sprintf("file 'file:%s'\n", strings.ReplaceAll(s.file, "'", `'\''`))
 	return "ffconcat version 1.0\n" + strings.Repeat(line, playsPerProcess)
 }
 
-// packetSize is the maximum length of ffmpeg's RTP packets in bytes: with all headers, and
-// those of a tunnel, a packet fits into an Ethernet frame.
+// packetSize is the maximum length of ffmpeg's RTP packets in bytes. With all its headers, and the
+// headers of a tunnel, such a packet fits into an Ethernet frame.
 const packetSize = 1200
 
 // splitRate divides a channel's bit rate, in bit/s, between video and audio, and leaves room
@@ -219,8 +224,8 @@ func splitRate(all int64) (video, audio int64) {
 
 // encoder returns the arguments for the house format: the constrained baseline profile, no
 // picture that depends on a later one, one slice per picture, and key frames at a fixed
-// interval, each with its parameter sets. The rate control buffer is so small that no second
-// exceeds the others by a quarter.
+// interval, each with its parameter sets. The rate control buffer is so small that the bits of no
+// second exceed bitRate by more than a quarter.
 func encoder(bitRate int64, rate int, gap time.Duration) []string {
 	pictures := max(int(gap*time.Duration(rate)/time.Second), 1)
 	return []string{

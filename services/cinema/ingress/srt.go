@@ -24,10 +24,10 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// The gateway does not implement SRT. It answers the first part of the handshake, checks the
-// stream ID, and then passes a client's datagrams to a process of ffmpeg, whose library has the
-// rest of the protocol. So a client without the right stream ID reaches no such process, and
-// what it may break in the library is its own process.
+// The gateway does not implement all of SRT. It answers the first part of the handshake, checks the
+// stream ID, and then passes a client's datagrams to an ffmpeg process of this client, whose library
+// implements the rest of the protocol. So a client without the right stream ID reaches no such process,
+// and a client that exploits an error of the library affects only its own process.
 
 // Layout of a packet of the handshake (draft-sharabayko-srt, sections 3.2 and 3.2.1), and the
 // values of its fields.
@@ -47,7 +47,7 @@ const (
 	srtMagic      = 0x4a17
 	srtStreamID   = 5 // type of an extension
 
-	// Reasons of a rejection are these plus 1000.
+	// Types of a handshake packet that mean a rejection: srtRejected plus the number of the reason.
 	srtRejected  = 1000
 	srtNoRoom    = 1005
 	srtBadSecret = 1010
@@ -60,11 +60,11 @@ const (
 const (
 	// srtTimeout bounds the time from a client's request until its process has accepted it.
 	srtTimeout = 5 * time.Second
-	// srtRetry is the time between two requests to a process that does not answer yet.
+	// srtRetry is the time between two handshake packets to a process that does not answer yet.
 	srtRetry = 50 * time.Millisecond
 	// maxSRTClients bounds the clients of a source that have a process.
 	maxSRTClients = 8
-	// cookieTime is how long a cookie is valid at least.
+	// cookieTime is the least time for which a cookie is valid.
 	cookieTime = 30 * time.Second
 )
 
@@ -78,13 +78,13 @@ var (
 type srtServer struct {
 	r      *receiver
 	conn   *net.UDPConn
-	secret [32]byte // of cookies
+	secret [32]byte // key with which cookies are computed
 
 	mu      sync.Mutex
 	clients map[netip.AddrPort]*srtClient
 }
 
-// srtClient is a client whose datagrams go to a process.
+// srtClient is a client whose datagrams are passed to an ffmpeg process of its own.
 type srtClient struct {
 	s       *srtServer
 	from    netip.AddrPort
@@ -93,7 +93,7 @@ type srtClient struct {
 
 	mu      sync.Mutex
 	request []byte  // the client's last request, until the process has accepted it
-	cookie  [4]byte // of the process
+	cookie  [4]byte // cookie that the process has given
 }
 
 // openSRT starts to wait for producers by SRT.
@@ -124,14 +124,14 @@ func (s *srtServer) run() {
 	}
 }
 
-// handle processes a datagram.
+// handle processes a datagram of a client.
 func (s *srtServer) handle(b []byte, from netip.AddrPort, now time.Time) {
 	s.mu.Lock()
 	c := s.clients[from]
 	s.mu.Unlock()
 	if !isHandshake(b) {
 		if c != nil {
-			_, _ = c.process.Write(b) // an error is that the process has ended
+			_, _ = c.process.Write(b) // an error means that the process has ended
 		}
 		return
 	}
@@ -142,7 +142,7 @@ func (s *srtServer) handle(b []byte, from netip.AddrPort, now time.Time) {
 		if !hmac.Equal(b[srtCookie:srtCookie+4], s.cookie(from, now)) && !hmac.Equal(b[srtCookie:srtCookie+4], s.cookie(from, now.Add(-cookieTime))) {
 			return
 		}
-		if c != nil { // it has not been answered yet
+		if c != nil { // the client repeats its request because it has got no answer yet
 			c.repeat(b)
 			return
 		}
@@ -161,15 +161,15 @@ func isHandshake(b []byte) bool {
 	return len(b) >= srtExtensions && binary.BigEndian.Uint32(b) == srtHandshake
 }
 
-// cookie returns what a client has to repeat, which proves that it gets what is sent to its
-// address.
+// cookie returns the cookie that a client has to return in its request. It proves that the client
+// receives datagrams at the address from which it sends.
 func (s *srtServer) cookie(from netip.AddrPort, now time.Time) []byte {
 	h := hmac.New(sha256.New, s.secret[:])
 	_, _ = fmt.Fprintf(h, "%v %d", from, now.Unix()/int64(cookieTime/time.Second))
 	return h.Sum(nil)[:4]
 }
 
-// induction returns the answer to a client's first packet.
+// induction returns the answer to a client's first packet b, with the cookie.
 func (s *srtServer) induction(b []byte, from netip.AddrPort, now time.Time) []byte {
 	out := slices.Clone(b[:srtExtensions])
 	copy(out[srtDestination:srtDestination+4], b[srtSocket:])
@@ -180,7 +180,7 @@ func (s *srtServer) induction(b []byte, from netip.AddrPort, now time.Time) []by
 	return out
 }
 
-// rejection returns the refusal of a client's request.
+// rejection returns the answer that refuses a client's request b.
 func rejection(b []byte, reason uint32) []byte {
 	out := slices.Clone(b[:srtExtensions])
 	copy(out[srtDestination:srtDestination+4], b[srtSocket:])
@@ -229,7 +229,7 @@ func (s *srtServer) admit(b []byte, from netip.AddrPort, now time.Time) (reason 
 	if len(s.clients) >= maxSRTClients || ofSource >= maxSRTClients/2 {
 		return srtNoRoom, errManySRT
 	}
-	if !s.r.guard.allowAttempt(clientaddr.Source(from.Addr()), false, now) { // until its passphrase is right
+	if !s.r.guard.allowAttempt(clientaddr.Source(from.Addr()), false, now) { // forgiven when its passphrase is right
 		return srtForbidden, errTooManyWrong
 	}
 	c := &srtClient{s: s, from: from, request: slices.Clone(b)}
@@ -274,7 +274,7 @@ func (c *srtClient) repeat(b []byte) {
 func (c *srtClient) send(request []byte) {
 	b := slices.Clone(request)
 	copy(b[srtCookie:srtCookie+4], c.cookie[:])
-	_, _ = c.process.Write(b) // it is repeated
+	_, _ = c.process.Write(b) // if it is lost, it is sent again
 }
 
 // run runs the client's process until that or ctx ends.
@@ -310,7 +310,7 @@ func (c *srtClient) run(ctx context.Context, port int) {
 		defer close(relayed)
 		c.relay(ctx, in)
 	}()
-	_ = cmd.Wait() // its stream says why
+	_ = cmd.Wait() // why it has ended is reported for its stream
 	c.cancel(nil)
 	_ = c.process.Close()
 	<-relayed
@@ -328,8 +328,8 @@ func srtArgs(port int, options url.Values) []string {
 	}
 }
 
-// relay passes the process's datagrams to the client. Before that it repeats the client's
-// handshake with the process.
+// relay passes the process's datagrams to the client. Before that it performs the first part of the
+// handshake with the process, on behalf of the client.
 func (c *srtClient) relay(ctx context.Context, stdout *os.File) {
 	buf := make([]byte, 64<<10)
 	began := time.Now()
@@ -366,7 +366,8 @@ func (c *srtClient) relay(ctx context.Context, stdout *os.File) {
 	}
 }
 
-// forward passes a datagram of the process on. It reports false if the client is refused.
+// forward passes a datagram of the process on to the client. It handles those of the handshake. It
+// returns false if the client is refused.
 func (c *srtClient) forward(b []byte, stdout *os.File) bool {
 	if !isHandshake(b) {
 		c.s.reply(b, c.from)
@@ -419,7 +420,8 @@ func (c *srtClient) publish(stdout *os.File) error {
 	return c.s.r.publish(newProducer(c.from.String(), newTSStream(next, func() { c.cancel(nil) }), time.Now()))
 }
 
-// inductionOf returns the first packet of the handshake that a request belongs to.
+// inductionOf returns the first packet of a handshake, made from the client's request, which is the
+// second one.
 func inductionOf(request []byte) []byte {
 	b := slices.Clone(request[:srtExtensions])
 	binary.BigEndian.PutUint32(b[srtVersion:], 4)

@@ -11,7 +11,7 @@ import (
 type medium int
 
 const (
-	noMedium medium = iota - 1 // what ffmpeg needs beside picture and sound
+	noMedium medium = iota - 1 // data that ffmpeg needs in addition to picture and sound
 	picture
 	sound
 	numMedia
@@ -23,9 +23,9 @@ type mediaSet [numMedia]bool
 // unit is a piece of a producer's stream in the form in which ffmpeg reads it.
 type unit struct {
 	medium medium
-	// key says that a decoder can begin with the unit.
+	// key reports whether a decoder can begin with the unit.
 	key bool
-	// setup says that the unit configures a decoder, and is no picture or sound itself.
+	// setup reports whether the unit only configures a decoder, and is no picture or sound itself.
 	setup bool
 	data  []byte
 }
@@ -33,20 +33,21 @@ type unit struct {
 // stream is the stream of a producer that has been permitted to publish. Only Close may be called
 // concurrently with other methods.
 type stream interface {
-	// read returns the next units, which are valid until the next call. It returns an error
-	// that says why the stream has ended, and os.ErrDeadlineExceeded if nothing has come until
-	// the deadline.
+	// read returns the next units, which are valid until the next call. If the stream has ended,
+	// the error says why. If nothing has arrived by the deadline, the error wraps
+	// os.ErrDeadlineExceeded.
 	read(deadline time.Time) ([]unit, error)
-	// header returns what ffmpeg must read before any unit, if it is to read these media.
+	// header returns the bytes that ffmpeg must read before any unit if it reads the given media.
 	header(mediaSet) []byte
-	// input describes the stream to ffmpeg, which reads it from its standard input.
+	// input returns ffmpeg's names of the stream's format and of the streams of picture and sound
+	// in it; an empty name means the first one.
 	input(mediaSet) (format, pictureMap, soundMap string)
 	Close() error
 }
 
-// producer is a client that publishes at a listening source.
+// producer is a client that publishes at an address at which the gateway waits for producers.
 type producer struct {
-	from   string // its address
+	from   string // address of the client
 	stream stream
 	// heardAt is when the last picture or sound arrived, in nanoseconds since 1970.
 	heardAt atomic.Int64
@@ -54,7 +55,7 @@ type producer struct {
 	replaced atomic.Pointer[error]
 }
 
-// newProducer returns a producer that has connected at a time.
+// newProducer returns a producer that has connected now. It counts as silent only after connectGrace.
 func newProducer(from string, s stream, now time.Time) *producer {
 	p := &producer{from: from, stream: s}
 	p.heard(now.Add(connectGrace - silenceTimeout))
@@ -69,7 +70,7 @@ func (p *producer) silent(now time.Time) bool {
 	return now.Sub(time.Unix(0, p.heardAt.Load())) > silenceTimeout
 }
 
-// end closes the stream, and so ends what reads it.
+// end closes the stream for the given reason. A read of the stream then returns an error.
 func (p *producer) end(why error) {
 	p.replaced.CompareAndSwap(nil, &why)
 	_ = p.stream.Close()

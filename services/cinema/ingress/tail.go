@@ -10,12 +10,13 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// Bounds of what is kept of a process's output: the number of lines, and the length of each.
+// Bounds of the part of a process's output that is kept: the number of lines, and the length of each in
+// bytes.
 const (
 	keepLines = 3
 	keepLine  = 300
-	// readLine is the length of a line that is searched for secrets before it is shortened. So
-	// no part of a secret is left at its end.
+	// readLine is the length up to which a line is read and searched for secrets before it is
+	// shortened to keepLine. So no part of a secret is left at the end of the shortened line.
 	readLine = keepLine + maxSource
 )
 
@@ -45,7 +46,8 @@ func (t *tail) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// end adds the complete line to the lines.
+// end adds the line, which is complete now, to the lines that are kept, and drops the oldest one if
+// there are too many.
 func (t *tail) end() {
 	if line := t.last(); line != "" {
 		t.lines = append(t.lines, line)
@@ -56,8 +58,9 @@ func (t *tail) end() {
 	t.part = t.part[:0]
 }
 
-// last returns the incomplete line without the secrets of sources. It omits an address that was
-// cut off, because that may be an account whose end is missing.
+// last returns the incomplete line without the secrets of sources. From a line that was cut off it
+// omits an address at the end, because that may contain an account which is not recognised without the
+// rest.
 func (t *tail) last() string {
 	line := clean(t.part)
 	if len(t.part) == readLine {
@@ -81,7 +84,7 @@ func (t *tail) String() string {
 // cutAddress matches a URL at the end of a line.
 var cutAddress = regexp.MustCompile(`\S*://\S*$`)
 
-// clean converts a program's output, which may be any bytes, to text.
+// clean converts a program's output, which may be any bytes, to text without control characters.
 func clean(b []byte) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

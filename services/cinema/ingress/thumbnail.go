@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
-// thumbnailArgs are the arguments that make ffmpeg convert one picture to a thumbnail. They
-// keep it from opening anything else, whatever the input contains.
+// thumbnailArgs are the arguments that make ffmpeg convert one picture to a thumbnail. They keep ffmpeg
+// from opening files or connections, whatever the input contains.
 var thumbnailArgs = []string{
 	"-hide_banner", "-nostats", "-loglevel", "error", "-threads", "1", "-protocol_whitelist", "pipe", "-f", "h264", "-i", "pipe:0",
 	"-frames:v", "1", "-vf", "scale='min(320,iw)':'min(180,ih)':force_original_aspect_ratio=decrease", "-q:v", "6", "-f", "mjpeg", "pipe:1",
@@ -43,8 +43,9 @@ func (g *Gateway) thumbnail(ctx context.Context, name string) (t gatewayapi.Thum
 	return gatewayapi.Thumbnail{At: time.Now().UTC(), JPEG: out.Bytes()}, nil
 }
 
-// keyFrame returns the channel's last key frame. It waits for the rest of one that has begun to
-// arrive, for at most a second. It returns nothing if there is none by then, or when ctx ends.
+// keyFrame returns the channel's last key frame. If the key frame has not arrived completely, it waits
+// for the rest for at most a second. It returns nil if there is no complete key frame by then, or if
+// ctx ends.
 func (c *channel) keyFrame(ctx context.Context) []byte {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -67,7 +68,7 @@ type thumbnailBuffer struct{ bytes.Buffer }
 
 var errLarge = errors.New("more than a thumbnail may have")
 
-// Write implements io.Writer.
+// Write implements io.Writer. It returns an error when the buffer is full.
 func (s *thumbnailBuffer) Write(b []byte) (int, error) {
 	if s.Len()+len(b) > gatewayapi.MaxThumbnail {
 		return 0, errLarge

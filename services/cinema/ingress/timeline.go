@@ -1,29 +1,30 @@
 package ingress
 
-// timeline makes the times of a stream continuous. Where the times of a medium jump, forward or
-// back, by more than a second, it continues where the medium was. Without it ffmpeg would repeat
-// pictures until it has caught up with the new time, or drop them.
+// timeline makes the timestamps of a stream continuous. If the timestamps of a medium (picture or sound)
+// jump forward or back by more than a second, it shifts the following ones so that they continue from
+// the last one. Without it, ffmpeg would repeat pictures until it has caught up with the new time, or
+// drop them.
 type timeline struct {
-	second int64 // units per second
-	bits   int   // after which times wrap around
+	second int64 // units of timestamps per second
+	bits   int   // length of timestamps, which wrap around
 	media  [numMedia]timelineMedium
 }
 
 // timelineMedium is the state of one medium.
 type timelineMedium struct {
 	begun  bool
-	last   int64 // the last time, as it is sent on
-	offset int64 // between a time as it arrives and as it is sent on
+	last   int64 // the last timestamp after its shift
+	offset int64 // what is added to timestamps that arrive
 }
 
-// shift returns what is to be added to the time of a medium. Media that jump together keep their
-// distance.
+// shift returns the number that is to be added to the timestamp at of a medium. If both media jump by
+// the same time, they are shifted by the same number.
 func (t *timeline) shift(m medium, at int64) int64 {
 	x := &t.media[m]
 	if !x.begun {
 		other := t.media[1-m]
 		x.begun, x.offset, x.last = true, other.offset, t.wrap(at+other.offset)
-		if other.begun && t.jumps(t.distance(x.last, other.last)) { // no time in common
+		if other.begun && t.jumps(t.distance(x.last, other.last)) { // the media have different clocks
 			x.offset = other.last - at
 			x.last = other.last
 		}
@@ -41,7 +42,8 @@ func (t *timeline) shift(m medium, at int64) int64 {
 
 func (t *timeline) jumps(d int64) bool { return d > t.second || d < -t.second }
 
-// distance returns a - b, if that is less than half of what a time can be.
+// distance returns a - b for timestamps that wrap around, if they differ by less than half of their
+// range.
 func (t *timeline) distance(a, b int64) int64 {
 	unused := 64 - t.bits
 	return (a - b) << unused >> unused

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/mpegts"
 )
 
-// maxTablePackets bounds the packets that are kept of one of a transport stream's tables.
+// maxTablePackets bounds the packets of each of a transport stream's tables that are kept.
 const maxTablePackets = 8
 
 // tsStream is an MPEG transport stream.
@@ -19,7 +19,7 @@ type tsStream struct {
 
 	scanner mpegts.Scanner
 	times   timeline
-	rest    []byte // bytes that are not a whole packet yet
+	rest    []byte // bytes of a packet that has not arrived completely
 	tables  [2][]byte
 	units   []unit
 	buf     []byte
@@ -36,7 +36,8 @@ func (s *tsStream) Close() error {
 	return nil
 }
 
-// read returns the packets of picture, sound and tables. It leaves out all others.
+// read implements stream. It returns the packets of picture, sound and tables, and leaves out all
+// others.
 func (s *tsStream) read(deadline time.Time) ([]unit, error) {
 	b, err := s.next(deadline)
 	if err != nil {
@@ -74,8 +75,8 @@ func (s *tsStream) read(deadline time.Time) ([]unit, error) {
 	return s.units, nil
 }
 
-// synchronize returns the rest of the stream from a packet's sync byte on. What follows the
-// packet must be one too.
+// synchronize returns the bytes from the first packet's sync byte on, or nil if there is none. If bytes
+// follow that packet, they must begin with a sync byte as well.
 func synchronize(b []byte) []byte {
 	const sync = 0x47
 	for {
@@ -91,7 +92,8 @@ func synchronize(b []byte) []byte {
 	}
 }
 
-// keepTable keeps a packet of the tables: of the one with the programs, or of the first program's.
+// keepTable keeps a packet of a table: of the program association table (s.tables[0]), or of the first
+// program's map table (s.tables[1]).
 func (s *tsStream) keepTable(packet []byte) {
 	i := 1
 	if packet[1]&0x1f == 0 && packet[2] == 0 {
@@ -107,7 +109,8 @@ func (s *tsStream) keepTable(packet []byte) {
 
 func (s *tsStream) header(mediaSet) []byte { return bytes.Join(s.tables[:], nil) }
 
-// input names the streams by their packet identifiers: ffmpeg also knows those that send nothing.
+// input implements stream. It names the streams by their packet identifiers, because ffmpeg also counts
+// streams that send nothing.
 func (s *tsStream) input(mediaSet) (format, pictureMap, soundMap string) {
 	return "mpegts", fmt.Sprintf("0:i:%d", s.scanner.Picture().PID), fmt.Sprintf("0:i:%d", s.scanner.Sound().PID)
 }

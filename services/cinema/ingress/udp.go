@@ -15,8 +15,8 @@ import (
 // maxDatagrams bounds the datagrams of a producer that wait to be read.
 const maxDatagrams = 2048
 
-// openUDP starts to wait for producers that send MPEG-TS over UDP. The first sender is the
-// producer; others are ignored until it is silent.
+// openUDP starts to wait for producers that send MPEG-TS over UDP. The first sender is the producer.
+// Other senders are refused until that producer is silent.
 func openUDP(r *receiver) error {
 	at := net.UDPAddrFromAddrPort(r.place.at)
 	open := net.ListenUDP
@@ -46,7 +46,7 @@ func (r *receiver) readUDP(conn *net.UDPConn) {
 			return
 		}
 		if err != nil || n < mpegts.PacketSize || len(synchronize(buf[:n])) < mpegts.PacketSize {
-			continue // an error of one datagram, or one of something else
+			continue // an error of one datagram, or a datagram that is no transport stream
 		}
 		if to == nil || sender != from || to.closed() {
 			x := newDatagrams()
@@ -85,7 +85,7 @@ func (d *datagrams) add(b []byte) {
 	}
 }
 
-// next returns the next datagram.
+// next waits for the next datagram and returns it.
 func (d *datagrams) next(deadline time.Time) ([]byte, error) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()

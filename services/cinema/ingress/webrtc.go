@@ -27,7 +27,7 @@ const (
 // discardLogs discards the WebRTC library's log, because anybody can fill it.
 var discardLogs = &logging.DefaultLoggerFactory{Writer: io.Discard, DefaultLogLevel: logging.LogLevelDisabled}
 
-// openMux opens the one UDP port of all sessions.
+// openMux opens the UDP port that all sessions share.
 func openMux(at netip.AddrPort) (ice.UDPMux, error) {
 	if at.Addr().IsUnspecified() {
 		// A link-local address is useless beyond its link, and cannot be bound while it is
@@ -43,8 +43,8 @@ func openMux(at netip.AddrPort) (ice.UDPMux, error) {
 	return ice.NewUDPMuxDefault(ice.UDPMuxParams{Logger: discardLogs.NewLogger("ice"), UDPConn: conn}), nil
 }
 
-// newAPI returns the WebRTC API for sessions. It supports only the house format, and only the
-// gateway's one port.
+// newAPI returns the WebRTC API for sessions. It supports only the codecs of the house format, and only
+// the UDP port that all sessions share.
 func newAPI(mux ice.UDPMux, at netip.Addr) (*webrtc.API, error) {
 	m := &webrtc.MediaEngine{}
 	video := webrtc.RTPCodecParameters{
@@ -109,7 +109,7 @@ func checkOffer(text string) error {
 }
 
 // checkAnswer returns an error unless producer and gateway have agreed on the house format's
-// video. It returns the answer with the rate that the producer may send.
+// video. It adds the bit rate that the producer's video may have to the answer, and returns the answer.
 func checkAnswer(text string, most units.Rate) (string, error) {
 	var answer sdp.SessionDescription
 	if err := answer.UnmarshalString(text); err != nil {

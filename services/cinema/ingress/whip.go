@@ -33,7 +33,7 @@ func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 	if !p.permitted(w, r, c, from) {
 		return
 	}
-	select { // only here, so that clients without a password, or slow ones, take no place
+	select { // not earlier, so that clients that are slow or have no password take none of maxOffers
 	case p.offers <- struct{}{}:
 		defer func() { <-p.offers }()
 	default:
@@ -57,8 +57,8 @@ func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, s.answer) // a client that does not get it does not connect
 }
 
-// readOffer returns the body. If it is invalid, readOffer answers with an error and reports
-// false.
+// readOffer returns the offer in the request's body. If the body is invalid, readOffer answers with an
+// error and returns false.
 func readOffer(w http.ResponseWriter, r *http.Request) (string, bool) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/sdp" {
 		refuse(w, http.StatusUnsupportedMediaType, "not an offer", "want Content-Type: application/sdp")
@@ -76,8 +76,8 @@ func readOffer(w http.ResponseWriter, r *http.Request) (string, bool) {
 	return string(b), true
 }
 
-// permitted checks the producer's password. If it is wrong, permitted answers with an error and
-// reports false.
+// permitted reports whether a producer may publish the channel with its password. If it may not,
+// permitted answers with an error.
 func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, from netip.Addr) bool {
 	spec := c.currentSpec()
 	switch {
@@ -111,7 +111,7 @@ func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, f
 	return false
 }
 
-// unpublish ends a session, which its secret URL identifies.
+// unpublish ends the session that the request's secret URL identifies.
 func (p *public) unpublish(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	s := p.sessions[r.PathValue("id")]

@@ -21,12 +21,12 @@ type Unit struct {
 }
 
 // Assembler assembles the packets of a Splicer to units, for one viewer (RFC 6184,
-// packetization mode 1). It omits incomplete pictures, and those that depend on them, until the
+// packetization mode 1). It omits incomplete pictures, and the pictures that depend on them, until the
 // next key frame. It is not safe for concurrent use.
 type Assembler struct {
 	headroom      int
 	unit          Unit
-	size          int // of the last picture, an estimate for the next one
+	size          int // size of the last picture, as an estimate of the next one's
 	stamp         uint32
 	open          bool // a picture has started
 	fragment      bool // a NAL unit is incomplete
@@ -55,7 +55,7 @@ func (a *Assembler) Push(o Out) (Unit, bool) {
 	return a.end()
 }
 
-// begin starts a picture. It gives up an incomplete one.
+// begin starts a picture. If the last one is incomplete, it is given up.
 func (a *Assembler) begin(o Out) {
 	a.needsKeyFrame = a.needsKeyFrame || a.open
 	a.open, a.broken, a.fragment, a.stamp = true, false, false, o.Timestamp
@@ -75,8 +75,8 @@ func (a *Assembler) end() (Unit, bool) {
 	return u, !a.needsKeyFrame
 }
 
-// add adds the payload of a packet to the picture, and reports whether it is valid there. An
-// empty payload is.
+// add adds the payload of a packet to the picture, and reports whether the payload is valid at this
+// point. An empty payload is valid.
 func (a *Assembler) add(payload []byte) bool {
 	if len(payload) == 0 {
 		return true

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limits bounds a Cache. A group of pictures that exceeds a limit is dropped completely,
-// because the rest is useless without its beginning.
+// Limits bounds a Cache. A group of pictures that exceeds a limit is dropped completely, because a
+// group without its beginning is useless.
 type Limits struct {
 	Bytes   int // total size of the datagrams
 	Packets int
@@ -25,8 +25,8 @@ type Cache struct {
 	group         []cached
 	bytes         int
 	source        uint32    // SSRC of the video
-	keyFrameStamp uint32    // its RTP timestamp
-	keyFrameAt    time.Time // when it arrived; kept if the group is dropped
+	keyFrameStamp uint32    // RTP timestamp of the last key frame
+	keyFrameAt    time.Time // when the last key frame arrived; kept if the group is dropped
 	interval      time.Duration
 }
 
@@ -39,7 +39,7 @@ type cached struct {
 // NewCache returns an empty Cache.
 func NewCache(l Limits) *Cache { return &Cache{limits: l} }
 
-// Add adds a copy of a datagram, from which p was parsed, if it belongs to the group. The group
+// Add adds a copy of the datagram raw, from which p was parsed, if it belongs to the group. The group
 // is in the order of sequence numbers, without duplicates. Video with another SSRC ends the
 // group.
 func (c *Cache) Add(p Packet, raw []byte, now time.Time) {
@@ -71,7 +71,7 @@ func (c *Cache) startGroup(p Packet, now time.Time) {
 		c.drop()
 		c.source, c.keyFrameAt, c.interval = p.SSRC, time.Time{}, 0
 	}
-	samePicture := !c.keyFrameAt.IsZero() && p.Timestamp == c.keyFrameStamp // another packet of its key frame
+	samePicture := !c.keyFrameAt.IsZero() && p.Timestamp == c.keyFrameStamp // another packet of the group's key frame
 	late := len(c.group) > 0 && int16(p.Sequence-c.group[0].sequence) <= 0
 	if !p.KeyFrame() || samePicture || late {
 		return
@@ -83,8 +83,8 @@ func (c *Cache) startGroup(p Packet, now time.Time) {
 	c.open, c.keyFrameStamp, c.keyFrameAt = true, p.Timestamp, now
 }
 
-// position returns where in the group a packet belongs. It reports false for duplicates and for
-// packets before the group's first.
+// position returns the index in the group at which a packet is to be inserted. fits is false for
+// duplicates and for packets before the group's first one.
 func (c *Cache) position(p Packet) (at int, fits bool) {
 	for i, x := range slices.Backward(c.group) {
 		switch d := int16(p.Sequence - x.sequence); {
@@ -125,14 +125,14 @@ func (c *Cache) Interval() time.Duration {
 	return c.interval
 }
 
-// Age returns how long ago the last key frame arrived, and reports whether there was one.
+// Age returns how long ago the last key frame arrived, and reports whether one has arrived.
 func (c *Cache) Age(now time.Time) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now.Sub(c.keyFrameAt), !c.keyFrameAt.IsZero()
 }
 
-// Clear drops the group and everything learnt from its source.
+// Clear drops the group, and everything that the cache has recorded of the group's source.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

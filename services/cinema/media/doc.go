@@ -2,10 +2,10 @@
 // baseline profile in RTP (RFC 6184, packetization mode 1) and Opus in RTP (RFC 7587), both
 // and their sender reports in one flow of UDP datagrams for each channel.
 //
-// [Parse] parses one datagram. A [Cache] keeps what has arrived since the last key frame, so
-// that a new viewer need not wait for the next one. A [Splicer] makes one stream, for one
-// viewer, from channels that follow each other. An [Assembler] turns that stream into complete
-// pictures.
+// [Parse] parses one datagram. A [Cache] keeps the packets of pictures that have arrived since the last
+// key frame, so that a new viewer need not wait for the next key frame. A [Splicer] makes one stream
+// for a viewer from the channels that the viewer watches one after the other. An [Assembler] turns that
+// stream into complete pictures.
 //
 // Nothing here opens a socket or reads a clock: the caller passes the time. Start reading at
 // Splicer in splice.go.

@@ -15,8 +15,8 @@ const (
 	AudioClock = 48000
 )
 
-// MaxDatagram is the maximum length of a datagram in bytes: what fits into an Ethernet frame
-// without fragmentation.
+// MaxDatagram is the maximum length of a datagram in bytes, without IP and UDP headers. A datagram of
+// this length fits into an Ethernet frame without fragmentation.
 const MaxDatagram = 1472
 
 // NAL unit types (H.264, table 7-1; RFC 6184, table 1).
@@ -35,14 +35,15 @@ var (
 
 // Packet is one datagram of a channel. An RTCP packet has only Control and SSRC.
 type Packet struct {
-	// Control says that the packet is RTCP (RFC 5761, section 4), such as a sender report.
+	// Control reports whether the packet is RTCP (RFC 5761, section 4), such as a sender report.
 	Control   bool
 	Type      uint8 // payload type
 	Marker    bool  // last packet of a picture
 	Sequence  uint16
 	Timestamp uint32 // in the clock of the payload type
 	SSRC      uint32
-	// Payload is what is between header and padding, and may be empty. It aliases the datagram.
+	// Payload holds the bytes between header and padding, and may be empty. It aliases the
+	// datagram.
 	Payload []byte
 }
 
@@ -88,9 +89,9 @@ func (p Packet) Video() bool { return !p.Control && p.Type == VideoType }
 // Audio reports whether the packet is sound.
 func (p Packet) Audio() bool { return !p.Control && p.Type == AudioType }
 
-// KeyFrame reports whether a key frame's access unit may start with the packet: it contains, or
-// is the first fragment of, a sequence parameter set or a slice of a key frame. Several packets
-// of one access unit can be like this; all of them have the same timestamp.
+// KeyFrame reports whether a key frame's access unit may start with the packet. It may if the packet
+// contains, or is the first fragment of, a sequence parameter set or a slice of a key frame. KeyFrame
+// may return true for several packets of one access unit, all of which have the same timestamp.
 func (p Packet) KeyFrame() bool {
 	if !p.Video() || len(p.Payload) == 0 {
 		return false
@@ -106,8 +107,9 @@ func (p Packet) KeyFrame() bool {
 	}
 }
 
-// aggregateStartsKeyFrame searches a STAP-A (RFC 6184, section 5.7.1), whose units have a
-// length field of two bytes. A unit that is longer than the rest ends the search.
+// aggregateStartsKeyFrame reports whether a key frame may start in a STAP-A (RFC 6184, section 5.7.1),
+// a packet of several units, each of which has a length field of two bytes. A unit that is longer than
+// the rest of the packet ends the search.
 func aggregateStartsKeyFrame(b []byte) bool {
 	for len(b) > 2 {
 		n := int(b[0])<<8 | int(b[1])

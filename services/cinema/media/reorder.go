@@ -17,8 +17,8 @@ const (
 // appendix A.1 (MAX_DROPOUT).
 const maxJump = 3000
 
-// oldRunTime is how long packets of a producer's previous run count as late ones, and not as a
-// new run.
+// oldRunTime is how long packets with the SSRC of a producer's previous run count as late packets, and
+// not as another new run.
 const oldRunTime = time.Second
 
 // reorderBuffer puts the packets of one medium of a channel into the order of their sequence
@@ -27,16 +27,17 @@ const oldRunTime = time.Second
 // SSRC or a jump of numbers, closes it.
 type reorderBuffer struct {
 	window int
-	// strict says that a missing packet is skipped only if a key frame is waiting, which
+	// strict reports whether a missing packet is skipped only if a key frame is waiting, which
 	// depends on nothing before it.
 	strict  bool
 	started bool // a packet has arrived
 	open    bool
 	ssrc    uint32
-	// next is the number that is released next, highest the highest that has arrived.
+	// next is the number of the packet that is released next, and highest the highest number that
+	// has arrived.
 	next, highest int64
-	// since is when the buffer began to wait for next. stalled says that it has waited for
-	// longer than reorderTimeout.
+	// since is when the buffer began to wait for the packet next; zero if it does not wait. stalled
+	// reports whether it has waited for longer than reorderTimeout.
 	since   time.Time
 	stalled bool
 	waiting map[int64]Packet
@@ -68,7 +69,7 @@ func (b *reorderBuffer) add(p Packet, now time.Time) bool {
 	if _, twice := b.waiting[number]; twice {
 		return false
 	}
-	if !b.open || number != b.next { // otherwise it is released at once
+	if !b.open || number != b.next { // otherwise the packet is released at once, and need not be copied
 		p.Payload = bytes.Clone(p.Payload)
 	}
 	b.waiting[number] = p
@@ -110,8 +111,9 @@ func (b *reorderBuffer) openAt(number int64, now time.Time) {
 	}
 }
 
-// openAtKeyFrame opens the buffer at the first packet of p's key frame, if that packet is
-// there. It is the one with the parameter set, or the first of a picture without one.
+// openAtKeyFrame opens the buffer at the first packet of the key frame to which p belongs, and reports
+// whether that packet has arrived. The first packet is the one with the parameter set or, in a picture
+// without a parameter set, the one after the last packet of another picture.
 func (b *reorderBuffer) openAtKeyFrame(p Packet, now time.Time) bool {
 	number := b.highest + int64(int16(p.Sequence-uint16(b.highest)))
 	begins := p.hasParameterSet()
@@ -150,7 +152,7 @@ func (b *reorderBuffer) trim() {
 	}
 }
 
-// pop returns the next packet if it is there.
+// pop removes the next packet from the buffer and returns it, if it has arrived.
 func (b *reorderBuffer) pop() (Packet, bool) {
 	p, ok := b.waiting[b.next]
 	if !b.open || !ok {
@@ -162,13 +164,13 @@ func (b *reorderBuffer) pop() (Packet, bool) {
 	return p, true
 }
 
-// released reports whether a packet is one of those already released.
+// released reports whether a packet has been released already.
 func (b *reorderBuffer) released(p Packet) bool {
 	return p.SSRC == b.ssrc && b.highest+int64(int16(p.Sequence-uint16(b.highest))) < b.next
 }
 
-// skip gives up missing packets after reorderTimeout, or if too many wait, and returns how many
-// it has given up.
+// skip gives up missing packets if the buffer has waited for reorderTimeout, or if more packets wait
+// than the window allows. It returns how many packets it has given up.
 func (b *reorderBuffer) skip(now time.Time) uint64 {
 	if !b.open || len(b.waiting) == 0 {
 		return 0
@@ -207,8 +209,9 @@ func (b *reorderBuffer) keyFrame() (first int64) {
 	return first
 }
 
-// stall waits for a key frame or the missing packet without a time limit. It drops what waits
-// beyond the window: whatever repairs the stream then repeats all of it.
+// stall makes the buffer wait for a key frame or the missing packet without a time limit. If more
+// packets wait than the window allows, it drops all of them, because a repair of the stream repeats
+// them too.
 func (b *reorderBuffer) stall() {
 	b.stalled = true
 	if len(b.waiting) > b.window {
@@ -216,12 +219,13 @@ func (b *reorderBuffer) stall() {
 	}
 }
 
-// missing returns since when the next packet is missing, and reports whether it is.
+// missing reports whether the next packet is missing, and returns since when.
 func (b *reorderBuffer) missing() (since time.Time, ok bool) {
 	return b.since, b.open && !b.since.IsZero()
 }
 
-// due returns when skip will give up, or zero if nothing waits or time alone changes nothing.
+// due returns the time at which skip will give up missing packets. It returns zero if no packet waits,
+// or if the buffer waits without a time limit.
 func (b *reorderBuffer) due() time.Time {
 	if !b.open || b.stalled || len(b.waiting) == 0 || b.since.IsZero() {
 		return time.Time{}
@@ -229,8 +233,8 @@ func (b *reorderBuffer) due() time.Time {
 	return b.since.Add(reorderTimeout)
 }
 
-// hasParameterSet reports whether the packet contains a sequence parameter set, with which a
-// key frame's access unit starts in the house format.
+// hasParameterSet reports whether the packet contains a sequence parameter set. In the house format, a
+// key frame's access unit starts with one.
 func (p Packet) hasParameterSet() bool {
 	if !p.Video() || len(p.Payload) == 0 {
 		return false

@@ -22,9 +22,9 @@ type Out struct {
 // Counts holds the counters of a splicer.
 type Counts struct {
 	Packets    uint64 // packets in the stream
-	Lost       uint64 // given up, of the stream's source
-	Duplicates uint64 // duplicates, or too late
-	Unexpected uint64 // from an unexpected source, or of an unexpected type
+	Lost       uint64 // missing packets of the stream's source that were given up
+	Duplicates uint64 // packets that were duplicates, too late, or too far ahead
+	Unexpected uint64 // packets from an unexpected source, or of an unexpected type
 }
 
 // Splicer makes one continuous stream, of one picture and one sound, from channels that follow
@@ -32,12 +32,12 @@ type Counts struct {
 // methods return the packets to send, which are valid until the next call. It is not safe for
 // concurrent use.
 //
-// A channel starts at the first packet of a key frame, the one with the sequence parameter set.
-// The splicer looks for it among the packets that have arrived, in the order of their numbers.
+// A channel starts at the first packet of a key frame, the one with the sequence parameter set. The
+// splicer looks for this packet among those that have arrived, in the order of their numbers.
 //
-// If a packet of a picture is missing, the splicer holds back what follows, which cannot be
-// decoded without it. It waits for the packet ([Splicer.Missing] reports when to request it) or
-// for the next key frame.
+// If a packet of a picture is missing, the splicer holds back the packets that follow, because they
+// cannot be decoded without it. It waits for the missing packet ([Splicer.Missing] reports when to
+// request it) or for the next key frame.
 type Splicer struct {
 	current, next *feed
 	video, audio  stamper
@@ -46,13 +46,14 @@ type Splicer struct {
 	out           []Out
 }
 
-// feed is a channel whose packets arrive.
+// feed holds the packets of a channel that have arrived and are not in the stream yet.
 type feed struct {
 	from         netip.AddrPort
 	video, audio reorderBuffer
 }
 
-// reorderTolerance is how much later than others a packet may arrive without being lost.
+// reorderTolerance is how long a packet may be missing while later ones have arrived before it is
+// assumed to be lost.
 const reorderTolerance = 10 * time.Millisecond
 
 // NewSplicer returns a Splicer whose stream is empty until the first channel arrives.
@@ -76,7 +77,8 @@ func (s *Splicer) CancelChange() { s.next = nil }
 // Changing reports whether a change is pending.
 func (s *Splicer) Changing() bool { return s.next != nil }
 
-// Current returns the source of the channel in the stream. It is invalid before the first.
+// Current returns the source of the channel in the stream. It is invalid before the first channel has
+// started.
 func (s *Splicer) Current() netip.AddrPort {
 	if s.current == nil {
 		return netip.AddrPort{}
@@ -87,7 +89,8 @@ func (s *Splicer) Current() netip.AddrPort {
 // Counts returns the counters.
 func (s *Splicer) Counts() Counts { return s.counts }
 
-// Push adds a packet from an address. If the packet has to wait, its payload is copied.
+// Push adds a packet from an address, and returns the packets to send. If the packet has to wait, its
+// payload is copied.
 func (s *Splicer) Push(from netip.AddrPort, p Packet, now time.Time) []Out {
 	s.out = s.out[:0]
 	f := s.feedOf(from)
@@ -156,7 +159,7 @@ func (s *Splicer) Missing(now time.Time) bool {
 	return ok && now.Sub(since) >= reorderTolerance
 }
 
-// Due returns when Tick must be called, or zero if nothing waits.
+// Due returns the time at which Tick must be called, or zero if no packet waits for that.
 func (s *Splicer) Due() time.Time {
 	if s.current == nil {
 		return time.Time{}
@@ -168,7 +171,7 @@ func (s *Splicer) Due() time.Time {
 	return a
 }
 
-// Tick gives up packets that have not arrived in time.
+// Tick gives up packets that have not arrived in time, and returns the packets to send.
 func (s *Splicer) Tick(now time.Time) []Out {
 	s.out = s.out[:0]
 	if s.current != nil {
@@ -178,9 +181,9 @@ func (s *Splicer) Tick(now time.Time) []Out {
 	return s.out
 }
 
-// Repeat puts packets of the picture into the stream again, from a key frame on, for a player
-// that has lost it. The packets are those of the channel in the stream, in order. Packets that
-// have not been in the stream yet are omitted.
+// Repeat puts packets of pictures into the stream again, from a key frame on, for a player that has
+// lost some of them. The packets are from the channel in the stream, in order. Repeat omits packets
+// that have not been in the stream yet.
 func (s *Splicer) Repeat(packets []Packet, now time.Time) []Out {
 	s.out = s.out[:0]
 	if s.current == nil || !s.current.video.open {
@@ -192,11 +195,12 @@ func (s *Splicer) Repeat(packets []Packet, now time.Time) []Out {
 			s.emit(&s.video, p, now, false)
 		}
 	}
-	s.video.resync = false // undo it if there were no packets
+	s.video.resync = false // if there was no packet, none has reset it
 	return s.out
 }
 
-// drain moves the packets that are in order to the stream.
+// drain moves the packets that are in order from the buffer to the stream. cut reports whether the
+// first of them starts another channel.
 func (s *Splicer) drain(b *reorderBuffer, st *stamper, now time.Time, cut bool) {
 	for {
 		p, ok := b.pop()

@@ -3,8 +3,8 @@ package media
 import "time"
 
 const (
-	// minPictureStep is the time between two pictures that arrive faster than they are to be
-	// shown.
+	// minPictureStep is the time in the stream between two pictures that arrive faster than they
+	// are to be shown.
 	minPictureStep = time.Millisecond
 	// audioPacketTime is the duration of a packet of sound in the house format.
 	audioPacketTime = 20 * time.Millisecond
@@ -23,10 +23,11 @@ type stamper struct {
 	// minStep is the least time between the last packet of one source and the first of the
 	// next.
 	minStep time.Duration
-	// compresses says that packets which arrive faster than they are to be shown get timestamps
-	// that are close together.
+	// compresses reports whether packets that arrive faster than they are to be shown get
+	// timestamps that are close together.
 	compresses bool
-	// resync says that the next packet is from another source, or that the time has jumped.
+	// resync reports whether the next packet is to be aligned to the clock, because it is from
+	// another source or the time has jumped.
 	resync bool
 
 	started     bool
@@ -39,10 +40,10 @@ type stamper struct {
 	elapsed     int64 // ticks since the first timestamp
 }
 
-// next returns the sequence number and timestamp of a packet. Sequence numbers are continuous.
-// Timestamps are those of the source, shifted to the clock at each change of source, so that
-// the errors of changes do not add up. Packets of a burst, which arrive at once, are 1 ms apart
-// until the clock has caught up with them.
+// next returns the sequence number and the timestamp of a packet in the stream. Sequence numbers are
+// continuous. Timestamps are those of the source, shifted so that they match the clock at each change
+// of source. So the errors of several changes do not add up. The timestamps of pictures of a burst,
+// which arrive at once, are 1 ms apart until the clock has caught up with them.
 func (st *stamper) next(p Packet, now time.Time) (sequence uint16, stamp uint32) {
 	if !st.started {
 		st.started, st.resync, st.startedAt, st.firstStamp = true, true, now, p.Timestamp
@@ -70,14 +71,14 @@ func (st *stamper) next(p Packet, now time.Time) (sequence uint16, stamp uint32)
 	return st.sequence, st.stamp
 }
 
-// streamTime returns the time of the last packet since the first.
+// streamTime returns the time in the stream from the first packet to the last one.
 func (st *stamper) streamTime() time.Duration {
 	const micro = int64(time.Second / time.Microsecond)
 	return time.Duration(st.elapsed*micro/st.rate) * time.Microsecond
 }
 
-// tooEarly reports whether a packet of sound is too far ahead of the clock. The packet is to be
-// omitted, and the next one is aligned to the clock again.
+// tooEarly reports whether a packet of sound is too far ahead of the clock. The caller then omits the
+// packet, and the next one is aligned to the clock again.
 func (st *stamper) tooEarly(p Packet, now time.Time) bool {
 	if st.compresses || !st.started {
 		return false
@@ -90,13 +91,13 @@ func (st *stamper) tooEarly(p Packet, now time.Time) bool {
 	return step-st.behind(now) > int32(st.ticks(maxAudioLead))
 }
 
-// behind returns how far the last timestamp is behind the clock.
+// behind returns how far the last timestamp is behind the clock, in ticks.
 func (st *stamper) behind(now time.Time) int32 {
 	return int32(st.firstStamp + st.ticks(now.Sub(st.startedAt)) - st.stamp)
 }
 
-// ticks converts a time to units of timestamps, which wrap around after 32 bits. It converts
-// negative times to zero.
+// ticks converts a time to ticks, the units of timestamps. The result wraps around after 32 bits.
+// Negative times become zero.
 func (st *stamper) ticks(d time.Duration) uint32 {
 	return uint32(int64(max(d, 0)/time.Microsecond) * st.rate / int64(time.Second/time.Microsecond))
 }
