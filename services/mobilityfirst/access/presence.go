@@ -52,7 +52,7 @@ type guest struct {
 	// Output to the host.
 	incoming map[frame.GUID]*incoming // by source
 	sending  map[uint32]*transfer     // by hop ID
-	// association counts its associations.
+	// association counts the associations of the host.
 	association atomic.Uint64
 }
 
@@ -174,7 +174,7 @@ func (g *guest) probe() {
 	at.link.mu.Lock()
 	id := at.link.id
 	at.link.mu.Unlock()
-	_ = at.link.sendFrame(at.mac, &frame.Probe{Source: id, Destination: g.GUID.Short()}) // if it is lost, a later one may not be
+	_ = at.link.sendFrame(at.mac, &frame.Probe{Source: id, Destination: g.GUID.Short()}) // if the probe is lost, a later one follows
 }
 
 // place returns the place of the host; ok is false if the host is not present.

@@ -4,7 +4,7 @@ package frame
 type CSYN struct {
 	// Hop identifies the chunk between the two ends of a link, and is the VLAN tag of its frames.
 	Hop uint32
-	// Packets is the number of its Data frames.
+	// Packets is the number of the chunk's Data frames.
 	Packets uint32
 }
 

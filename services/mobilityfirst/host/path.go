@@ -113,7 +113,7 @@ func (o *outgoing) handleGrant(p *path, now time.Time) {
 	switch {
 	case o.request == 0: // a paused path is used again
 	case o.multihomed:
-		o.previousRequest = o.request // its further answers tell of further paths
+		o.previousRequest = o.request // further answers to this request tell of further paths
 	default:
 		delete(o.host.requests, o.request)
 	}

@@ -44,9 +44,9 @@ type Custody struct {
 	Pair
 	Chunks int   `json:"chunks"`
 	Bytes  int64 `json:"bytes"`
-	// Oldest is when the first of them was stored.
+	// Oldest is when the first of these chunks was stored.
 	Oldest time.Time `json:"oldest"`
-	// Deadline is when the first of them expires, as far as the node knows: for a chunk from before
+	// Deadline is when the first chunk expires, as far as the node knows: for a chunk from before
 	// the node's start it is the end of the node's own limit.
 	Deadline time.Time `json:"deadline"`
 }

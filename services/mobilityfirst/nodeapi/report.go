@@ -36,7 +36,7 @@ const (
 type Report struct {
 	// Name is the name that the node has attached at its host.
 	Name frame.GUID `json:"name"`
-	// MACs lists the Ethernet addresses of its machine.
+	// MACs lists the Ethernet addresses of the node's machine.
 	MACs    []openflow.MAC `json:"macs"`
 	Storage *StorageReport `json:"storage,omitempty"`
 	Compute *ComputeReport `json:"compute,omitempty"`

@@ -27,7 +27,7 @@ const (
 // Frame is a received frame.
 type Frame struct {
 	From openflow.MAC
-	// Label is its VLAN tag, zero for none.
+	// Label is the frame's VLAN tag, zero for none.
 	Label uint16
 	// Payload is the content behind the Ethernet header. It is valid until the next Receive.
 	Payload []byte

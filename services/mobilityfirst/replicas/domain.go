@@ -28,7 +28,7 @@ type Domain struct {
 	// Name determines which names the domain keeps. It has to be the same in the configuration of
 	// all domains.
 	Name string
-	// Addr is the UDP address of its name service.
+	// Addr is the UDP address of the domain's name service.
 	Addr netip.AddrPort
 }
 

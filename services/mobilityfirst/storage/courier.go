@@ -48,7 +48,7 @@ type destination struct {
 	// destination does not wait.
 	senders map[frame.GUID]struct{}
 
-	// Only its courier uses the following fields.
+	// Only the destination's courier uses the following fields.
 	state  state
 	proven time.Time // when it last took something
 	quality

@@ -33,7 +33,7 @@ type Store struct {
 // Kept describes a chunk in a store.
 type Kept struct {
 	custody.ID
-	// Size is the size of its file in bytes.
+	// Size is the size of the chunk's file in bytes.
 	Size int64
 	// Since is when the chunk was stored.
 	Since time.Time

@@ -26,7 +26,7 @@ const (
 
 // joinFrames makes at most batch messages of frames, without broadcast frames.
 func (s *Socket) joinFrames(frames [][]byte) []ipv4.Message {
-	n, size, total := 0, 0, 0 // the count, and for the last message the size of its datagrams, or zero if none may follow in it
+	n, size, total := 0, 0, 0 // the count; the size of the last message's datagrams, or zero if it takes no more; its total size
 	var to openflow.MAC       // the destination of the last message
 	for _, f := range frames {
 		there, f := openflow.MAC(f), f[headerSize:]

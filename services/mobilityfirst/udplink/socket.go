@@ -153,7 +153,7 @@ func (s *Socket) Send(frames [][]byte) error {
 			case errors.Is(err, net.ErrClosed):
 				return err
 			case (none || refused) && len(ms[0].Buffers) > 1:
-				s.segments = s.segments && !none // the interface does not support it
+				s.segments = s.segments && !none // the interface does not support segmentation
 				ms = splitRuns(ms)
 			default:
 				ms = ms[max(sent, 1):] // if none was sent, the first cannot be
