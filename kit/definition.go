@@ -94,8 +94,8 @@ type Service interface {
 
 // Reloader is a Service that applies changes of its section without a restart.
 type Reloader interface {
-	// Reload checks a section that the section's Adopt has returned, and changes nothing. The
-	// function that it returns applies the section.
+	// Reload checks the section of a configuration that config.Adopt has returned, and changes
+	// nothing. The function that Reload returns applies the section.
 	Reload(ctx context.Context, next config.Section) (apply func(context.Context) error, err error)
 }
 

@@ -52,13 +52,13 @@ func AgentDaemon(app *App, cmd *cobra.Command, service string, run func(context.
 // AgentSettings is the configuration of an agent of a service.
 type AgentSettings interface {
 	Settings
-	// Agent returns what all agents have in common: who they are, and how they communicate with
+	// Agent returns the settings that all agents have: who they are, and how they communicate with
 	// their controller.
 	Agent() *config.Agent
 }
 
-// AgentDaemonOf makes a command run an agent with a configuration of its own kind, as AgentDaemon
-// does for one without.
+// AgentDaemonOf makes a command run an agent, as AgentDaemon does, with a configuration of the
+// service's own type T.
 func AgentDaemonOf[T AgentSettings](app *App, cmd *cobra.Command, service string, defaults func() T, run func(context.Context, T, Agent) error) *cobra.Command {
 	return Daemon(app, cmd, defaults, func(ctx context.Context, r *Running[T]) error {
 		cfg := r.Config // Reloads replaces r.Config
@@ -67,7 +67,8 @@ func AgentDaemonOf[T AgentSettings](app *App, cmd *cobra.Command, service string
 	})
 }
 
-// runAgent calls run with ctx, and announces the agent meanwhile.
+// runAgent calls run with ctx. While run runs, the agent is announced to the controller if the
+// configuration says so.
 func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service string, run func(context.Context, Agent) error) error {
 	names := cfg.Control.TLS.Files()
 	server, err := pki.Server(names, true, pki.RoleController)

@@ -10,7 +10,7 @@ import (
 )
 
 // eventsPerSecond limits the published events; ten times as many may come at once. Further events
-// only count in the metrics.
+// are not published.
 const eventsPerSecond = 20
 
 // metrics holds the service's metrics for Prometheus.

@@ -40,7 +40,7 @@ func (p *path) payload() int { return max(p.mtu, minMTU) - frame.StreamDataSize 
 
 // initialMTU returns the frame size with which a path begins. On a link it is the link's MTU. To a
 // far host it is the size that every path carries, or a larger size that has been found to arrive
-// at the same place, unless the receiver has been silent since.
+// at the same place, unless the receiver no longer answers there.
 func (o *outgoing) initialMTU(p *path) int {
 	if !p.link.isFar() {
 		return p.link.MTU
