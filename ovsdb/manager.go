@@ -202,8 +202,9 @@ func (m *Manager) detach(d uint64) {
 	}
 }
 
-// dropOldSwitches removes switches that have been disconnected for long, and the longest
-// disconnected ones if there are too many. The lock is held.
+// dropOldSwitches removes disconnected switches: those that have no database or have been
+// disconnected for longer than keepDownFor, and the longest disconnected ones if there are more
+// than maxDownSwitches. The lock is held.
 func (m *Manager) dropOldSwitches(up []uint64, now time.Time) {
 	var gone []uint64
 	for d, s := range m.switches {
@@ -226,7 +227,7 @@ func (m *Manager) dropOldSwitches(up []uint64, now time.Time) {
 	}
 }
 
-// errNotConnected means that the switch is not connected now.
+// errNotConnected means that the manager knows no connected switch with that identifier.
 var errNotConnected = errors.New("it is not connected")
 
 // reconcilerOf returns the reconciler of an owner and a switch. The switch may have connected a

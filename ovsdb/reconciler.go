@@ -66,8 +66,8 @@ func (k *reconciler) apply(ctx context.Context) error {
 	return err
 }
 
-// logForeign logs once that a row of somebody else prevents a change, because only an operator
-// can resolve that.
+// logForeign logs once if a row of somebody else prevents a change, because only an operator can
+// resolve that.
 func (k *reconciler) logForeign(ctx context.Context, err error) {
 	text := ""
 	if errors.Is(err, ErrForeign) {

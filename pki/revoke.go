@@ -43,8 +43,8 @@ func Record(dir string, p Pair) error {
 	return nil
 }
 
-// Issued returns the serial numbers of all certificates for a name that the folder knows and
-// that have not expired: the recorded ones, and the one in the name's file.
+// Issued returns the serial numbers of the certificates for a name that the folder knows: the
+// recorded ones that have not expired, and the one in the name's file.
 func (ca *CA) Issued(dir, name string) ([]*big.Int, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

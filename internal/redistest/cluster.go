@@ -70,7 +70,7 @@ type Cluster struct {
 // inMemory is a folder whose files are in memory.
 const inMemory = "/dev/shm"
 
-// errEnded says that a node ended before it answered.
+// errEnded means that a node ended before it answered.
 var errEnded = errors.New("the server has ended")
 
 // Start starts a Redis Cluster and returns when all of its nodes agree on it. It needs redis-server.
@@ -181,7 +181,8 @@ func (c *Cluster) start(ctx context.Context, n *Node) error {
 		}
 	}()
 	err = tasks.Poll(ctx, stepTimeout, fmt.Sprintf("redis at %v", n.Addr), func() error {
-		// The client goes on dialling in a goroutine for a while: it is asked only when the node listens.
+		// The client would go on dialling in a goroutine for a while. So it is used only once the
+		// node listens.
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.Addr.String())
 		if err != nil {
 			return err

@@ -52,7 +52,8 @@ type Result struct {
 	Begin, End time.Time
 	// PerSwitch holds the number of answers to each switch.
 	PerSwitch []uint64
-	// Latencies holds round-trip times in ascending order, at most a few thousand of each switch.
+	// Latencies holds sampled round-trip times in ascending order, at most maxSamples of each
+	// switch.
 	Latencies []time.Duration
 }
 

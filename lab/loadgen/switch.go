@@ -43,7 +43,8 @@ type offsets struct{ inPort, frame, seq int }
 // header, its fixed part, and the headers of the match and of the field.
 const inPortAt = 8 + 16 + 4 + 4
 
-// One in sampleEvery packets has its round-trip time measured, up to maxSamples.
+// The round-trip time of one in sampleEvery packets is measured, or of every packet if the window
+// is 1, up to maxSamples of each switch.
 const (
 	sampleEvery = 16
 	maxSamples  = 20000
