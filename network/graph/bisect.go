@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// widestWithin finds the widest path within one bound, in polynomial time: one search of a
-// shortest path decides whether a path of at least some width meets the bound. If the greatest
-// width without the bound can be had, that is the answer; otherwise bisection finds the greatest
-// width. The exact search then looks for the cheapest path of that width, which is hard only in
-// this last step. If it reaches the limit, the path that was found first is the answer, because
-// it is as wide.
+// widestWithin finds the widest path within one bound. The width takes polynomial time: one search
+// of a shortest path decides whether a path of at least some width meets the bound. If a path of
+// the greatest width of all paths meets the bound, that is the width; otherwise bisection finds
+// it. Then the exact search looks for the cheapest path of that width, and only this last step is
+// hard. If the exact search reaches the limit, the path that was found first is the answer,
+// because it is as wide.
 func (s *solver) widestWithin() (Solution, error) {
 	if err := s.searchBounds(); err != nil {
 		return Solution{}, err
@@ -31,9 +31,9 @@ func (s *solver) widestWithin() (Solution, error) {
 	return found, nil
 }
 
-// bisect finds the widest path that meets the bound, if no path of the greatest width does,
-// among the widths of the arcs that can be part of a path. The second result is a width that no
-// path exceeds.
+// bisect finds the widest path that meets the bound, if no path of the width most does. It
+// searches among the widths of the arcs that can be part of a path. The second result is a width
+// that no path within the bound exceeds.
 func (s *solver) bisect(most float64, detours Weights) ([]int, float64) {
 	best := s.pathFrom(s.remaining[0], s.p.From)
 	width := narrowest(s.p.Width, best)
@@ -56,7 +56,7 @@ func (s *solver) bisect(most float64, detours Weights) ([]int, float64) {
 	return best, width
 }
 
-// closeBelow excludes the arcs that are narrower.
+// closeBelow excludes the arcs that are narrower than width.
 func (s *solver) closeBelow(width float64) {
 	for arc, w := range s.p.Width {
 		s.usable[arc] = s.usable[arc] && w >= width
@@ -75,13 +75,14 @@ func (s *solver) widths(least, most float64) []float64 {
 	return slices.Compact(out)
 }
 
-// reducedWeights returns by how much each arc makes the rest of a path longer, in the bound's
-// weights, than the shortest one from the arc's start. Shortest paths are the same with these
-// weights, and a search finds them in the direction of the end, as A* does.
+// reducedWeights returns, for each arc, how much longer the shortest path to the end gets if it
+// starts with the arc, compared with the shortest path from the arc's start, in the bound's
+// weights. Shortest paths are the same with these weights, and a search with them goes in the
+// direction of the end, as A* does.
 func (s *solver) reducedWeights() Weights {
 	s.mixed = s.mixed[:0]
 	for arc, ends := range s.g.arcs {
-		more := -1.0 // excluded
+		more := -1.0 // a negative weight excludes the arc
 		if after, ok := s.remaining[0].known(int32(ends.To)); ok && s.usable[arc] {
 			more = max(0, s.p.Bounds[0].Weights[arc]+after.cost-s.remaining[0].labels[ends.From].cost)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Disjointness says what disjoint paths must not share.
+// Disjointness is the kind of things that disjoint paths must not share.
 type Disjointness int
 
 // Edge-disjoint paths may cross in a node; node-disjoint paths share only their ends.
@@ -36,9 +36,9 @@ func (g *Graph) DisjointPaths(from, to, k int, w Weights, d Disjointness) []Path
 	return f.paths()
 }
 
-// flow is a network with arcs of capacity one. Each arc of the network has its residual twin
-// beside it: arc i and i^1. With NodeDisjoint a node n becomes two, n where arcs arrive and
-// n+nodes where they leave, joined by one arc.
+// flow is a flow network with arcs of capacity one. The residual twin of arc i is arc i^1. With
+// NodeDisjoint, each node n of the graph becomes two nodes, joined by one arc: arcs arrive at n,
+// and leave from n+nodes.
 type flow struct {
 	g          *Graph
 	from, to   int
@@ -95,7 +95,7 @@ func (f *flow) add(from, to int, cost float64, arc int32) {
 	f.first[from], f.first[to] = i, i+1
 }
 
-// augment sends one more unit, and reports whether it could.
+// augment sends one more unit of flow, and reports whether that was possible.
 func (f *flow) augment() bool {
 	labels := make([]label, len(f.first))
 	for i := range labels {
@@ -140,11 +140,11 @@ func (f *flow) augment() bool {
 	return true
 }
 
-// carries reports whether there is flow through arc e of the network.
+// carries reports whether e is an arc of the graph with flow through it.
 func (f *flow) carries(e int) bool { return f.arc[e] >= 0 && !f.spare[e] }
 
-// cancelOpposites removes flow in both directions between two nodes. That changes no cost, and
-// happens only where arcs cost nothing.
+// cancelOpposites removes flow that goes in both directions between two nodes. This does not
+// change the cost: such flow exists only on arcs of cost zero.
 func (f *flow) cancelOpposites() {
 	carried := map[[2]int32]int{}
 	for e := 0; e < len(f.head); e += 2 {

@@ -2,8 +2,8 @@ package graph
 
 import "math"
 
-// guide is what relaxation provides for a second exact search: multipliers that give a lower
-// bound on the cost of a path, and for each node the tails by which a partial path can be
+// guide holds the results of relaxation for a second exact search. They are multipliers that give
+// a lower bound on the cost of a path, and tails for each node, by which a partial path can be
 // completed: the shortest in each bound, and the shortest in the mixed weights.
 type guide struct {
 	active      bool
@@ -27,11 +27,12 @@ func (g *guide) reset() {
 }
 
 // relaxed continues when the exact search has used up its share of the time. Relaxation gives a
-// lower bound and, with every partial path that the search has kept, complete paths. Then the
-// exact search is repeated, and drops partial paths that cannot be better than those.
+// lower bound and, by completing every partial path that the search has kept, complete paths.
+// Then the exact search is repeated. It drops partial paths that cannot become better than the
+// best complete path.
 func (s *solver) relaxed() (Solution, error) {
 	cheapest, err := s.shortest(s.p.Cost)
-	if err != nil { // the arcs that may be part of a path form none
+	if err != nil { // no path consists of the arcs that are left
 		return Solution{}, &NoPathError{Reason: Together}
 	}
 	s.gap.low = max(s.gap.low, cheapest.Cost)
@@ -81,7 +82,7 @@ func (s *solver) prepareGuide() {
 // completions returns the number of tails that the guide has for each node.
 func (s *solver) completions() int { return len(s.p.Bounds) + 1 }
 
-// completion returns the search that gave the i-th tails.
+// completion returns the backward search that found the i-th tails.
 func (s *solver) completion(i int) *search {
 	if i == len(s.p.Bounds) {
 		return s.remaining[MaxBounds+1]
@@ -126,7 +127,7 @@ func (p *Problem) prepend(arc int, t tail) tail {
 }
 
 // mayImprove reports whether a partial path may become better than the best path so far, and
-// sets its place in the order. The order is by lower bounds, rounded down, so that among partial
+// sets its key in the queue. The key is its lower bound, rounded down, so that among partial
 // paths with nearly the same bound the longest comes first and soon reaches the end.
 func (s *solver) mayImprove(at *partialPath, key *item) bool {
 	to, ok := s.remaining[MaxBounds+1].known(at.node)
@@ -158,7 +159,8 @@ func (s *solver) tryCompletions(path int32) {
 	}
 }
 
-// improvesWith reports whether a partial path with this tail is better than the best path.
+// improvesWith reports whether a partial path, completed by this tail, meets the bounds and is
+// better than the best path so far.
 func (s *solver) improvesWith(at *partialPath, t *tail) bool {
 	if t.cost == unknown || at.cost+t.cost >= s.gap.ceiling() {
 		return false

@@ -1,7 +1,7 @@
 package graph
 
-// partialPath is a path from the start to a node. It is kept while no other one is at least as
-// good in every respect.
+// partialPath is a path from the start to a node. It is dropped if another path to the same node
+// is at least as good in every respect.
 type partialPath struct {
 	cost   float64
 	sums   [MaxBounds]float64
@@ -96,7 +96,7 @@ func (s *solver) extend(from, arc, head int32) {
 		}
 	}
 	var key item
-	if s.p.Widest { // only its greatest possible width matters
+	if s.p.Widest { // only the greatest possible width of the path matters
 		next.cost = max(at.cost, -s.p.Width[arc], goal.cost)
 		key = item{cost: next.cost, hops: next.hops}
 	} else {

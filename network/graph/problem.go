@@ -41,17 +41,17 @@ type Bound struct {
 	Max     float64
 }
 
-// Limit bounds the exact search. Its first run has a quarter of the time. If that does not
-// suffice, relaxation approximates the answer, and a second exact search, guided by it, has the
-// rest of the time. Solve may exceed the limit by the time of one search of a shortest path. A
-// path that a second run has found has the least cost, but another one of equal cost may have
-// fewer arcs.
+// Limit bounds the exact search. The first run of the search has a quarter of the time. If that
+// does not suffice, relaxation approximates the answer, and a second run, guided by relaxation,
+// has the rest of the time. Solve may exceed the limit by the time of one search of a shortest
+// path. A path that the second run has found has the least cost, but another path of equal cost
+// may have fewer arcs.
 type Limit struct {
 	Labels int           // partial paths kept at once; zero means DefaultLabels
 	Time   time.Duration // zero means no limit
 }
 
-// DefaultLabels partial paths take some 40 MB.
+// DefaultLabels is the default of Limit.Labels. So many partial paths take some 40 MB.
 const DefaultLabels = 1 << 19
 
 // Algorithm names the algorithm that found a path.
@@ -74,9 +74,10 @@ type Solution struct {
 	Path Path
 	// Value is the path's cost, or its width if the widest path was asked for.
 	Value float64
-	// Bound is a value that no path can improve on.
+	// Bound is a lower bound on the cost, or an upper bound on the width, of all paths that meet the
+	// bounds.
 	Bound float64
-	// Exact is true if Value is as good as Bound.
+	// Exact reports whether Value equals Bound, apart from rounding: then no path is better.
 	Exact     bool
 	Algorithm Algorithm
 	// Labels counts the partial paths that the exact search kept.

@@ -1,9 +1,9 @@
 package graph
 
-// prune excludes the arcs that are part of no path within the bounds (Aneja, Aggarwal and Nair,
-// "Shortest Chain Subject to Side Constraints", Networks 13, 1983): those for which the shortest
-// path from the start, the arc, and the shortest path to the end together exceed a bound.
-// Usually a small part of the graph remains.
+// prune excludes arcs that cannot be part of a path within the bounds (Aneja, Aggarwal and Nair,
+// "Shortest Chain Subject to Side Constraints", Networks 13, 1983). An arc is excluded if the
+// shortest path from the start to the arc, the arc, and the shortest path on to the end together
+// exceed a bound. Usually a small part of the graph remains.
 func (s *solver) prune() {
 	m := s.g.pool.Get().(*search)
 	defer s.g.pool.Put(m)

@@ -2,10 +2,10 @@ package graph
 
 // larac is Lagrange relaxation for one bound (Jüttner, Szviatovski, Mécs and Rajkó, "Lagrange
 // Relaxation Based Method for the QoS Routing Problem", INFOCOM 2001). The bound is removed and
-// its sum, times a multiplier, added to the cost. It begins with a cheap path that is too long
-// and a path within the bound that is too expensive. The multiplier that makes both equal gives
-// the next path, which replaces one of them, until no path is better than both. No path that
-// meets the bound costs less than the relaxed one.
+// its sum, times a multiplier, added to the cost. larac begins with a cheap path that is too long
+// and a path within the bound that is too expensive. The multiplier with which both cost the same
+// gives the next path, which replaces one of the two, until no path is better than both. The
+// relaxed cost of the last path is a lower bound on the cost of a path that meets the bound.
 func (s *solver) larac(cheap Path) {
 	b := s.p.Bounds[0]
 	short := s.pathFrom(s.remaining[0], s.p.From)
@@ -65,7 +65,7 @@ func (s *solver) subgradient(cheap Path) {
 	}
 }
 
-// tiny replaces a bound of zero in divisions.
+// tiny is the divisor that replaces a bound of zero.
 const tiny = 1e-9
 
 // excess returns the relative excess over each bound, and the sum of its squares.
@@ -77,9 +77,10 @@ func (p *Problem) excess(arcs []int) (over [MaxBounds]float64, norm float64) {
 	return over, norm
 }
 
-// relax finds the path with the least cost plus sums times their multipliers. Its cost, less
-// what the bounds allow, is a lower bound on the cost of any path that meets them. The
-// multipliers with the greatest lower bound are kept for the guide.
+// relax finds the path with the least mixed cost: the cost plus, for each bound, the sum times its
+// multiplier. The mixed cost, less the bounds times their multipliers, is a lower bound on the
+// cost of any path that meets the bounds. The multipliers with the greatest lower bound are kept
+// for the guide.
 func (s *solver) relax(multipliers [MaxBounds]float64) (Path, bool) {
 	p, err := s.shortest(s.mix(&multipliers))
 	if err != nil { // the multipliers have overflowed

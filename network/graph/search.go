@@ -11,8 +11,8 @@ type label struct {
 	settled bool
 }
 
-// search is the working memory of one search, reused between searches. A label's mark tells
-// whether the label belongs to the present search, so nothing has to be cleared.
+// search is the working memory of one search, reused between searches. A label belongs to the
+// present search if its mark equals the search's, so nothing has to be cleared.
 type search struct {
 	labels []label
 	queue  queue
@@ -36,7 +36,7 @@ func (s *search) reset() {
 	}
 }
 
-// known returns the label of a node, and whether this search has reached the node.
+// known returns the label of a node, and reports whether this search has reached the node.
 func (s *search) known(node int32) (*label, bool) {
 	l := &s.labels[node]
 	return l, l.mark == s.mark
@@ -82,7 +82,7 @@ func (g *Graph) run(s *search, from, to int, w Weights, skip func(arc int32) boo
 			}
 			known := h.mark == s.mark && h.cost == cost && h.hops == hops
 			*h = label{cost: cost, hops: hops, arc: arc, mark: s.mark}
-			if !known { // otherwise it is in the queue with this key
+			if !known { // otherwise the queue has the node with this key already
 				s.queue.push(item{cost: cost, hops: hops, node: head})
 			}
 		}

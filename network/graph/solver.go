@@ -20,8 +20,9 @@ type solver struct {
 	usable []bool               // arcs that are not excluded
 	skip   func(arc int32) bool // reports whether an arc is excluded
 	gap    gap
-	// remaining holds backward searches, which give the least that every node needs to reach the
-	// end: of each bound, then of the cost, and in the last place of the mixed weights.
+	// remaining holds backward searches. They give, for every node, the least sum of a path from the
+	// node to the end: first in the weights of each bound, then in the cost, and in the last element
+	// in the mixed weights.
 	remaining [MaxBounds + 2]*search
 	guide     guide
 
@@ -38,8 +39,8 @@ func newSolver(g *Graph) *solver {
 }
 
 // Solve returns the best path that meets the bounds. If that is an NP-complete problem, the
-// search is exact until the limit is reached. If there is no path, the error is a
-// *[NoPathError]; if that is not known, it is [ErrUndecided].
+// search is exact until the limit is reached. If no path meets the bounds, the error is a
+// *[NoPathError]. If the limit was reached before that was known, the error is [ErrUndecided].
 func (g *Graph) Solve(p Problem) (Solution, error) {
 	if err := g.validate(&p); err != nil {
 		return Solution{}, err
@@ -97,7 +98,8 @@ type gap struct {
 	maxCost float64 // the problem's limit of the cost
 }
 
-// ceiling returns the greatest cost of a path that is of use.
+// ceiling returns the cost that a path must not exceed to be of use: that of the best path so far
+// or, if there is none, the problem's limit.
 func (g *gap) ceiling() float64 {
 	if g.found {
 		return g.best.Cost
@@ -105,7 +107,8 @@ func (g *gap) ceiling() float64 {
 	return g.maxCost
 }
 
-// update replaces the best path by a better one that meets the bounds.
+// update makes p the best path if p is better than the present one. The caller has checked that p
+// meets the bounds.
 func (g *gap) update(p Path) {
 	if p.Cost < g.ceiling() || within(p.Cost, g.ceiling()) && !g.found {
 		g.best, g.found = p, true
@@ -168,7 +171,7 @@ func (s *solver) cheapest() (Solution, error) {
 	return Solution{Path: found, Value: found.Cost, Bound: found.Cost, Exact: true, Algorithm: LabelSetting, Labels: len(s.paths)}, nil
 }
 
-// exact runs the exact search for the path of least cost, which is at least low.
+// exact runs the exact search for the path of least cost. low is a known lower bound on that cost.
 func (s *solver) exact(low float64) (int32, float64) {
 	back := s.backwards(s.p.Cost)
 	s.remaining[len(s.p.Bounds)], s.gap.low = back, low
@@ -190,8 +193,8 @@ func (s *solver) shortest(w Weights) (Path, error) {
 	return s.g.path(m, to), nil
 }
 
-// searchBounds computes for each bound how much of it every node needs at least to reach the
-// end. It returns an error if the start needs more than a bound allows.
+// searchBounds computes, for each bound and every node, the least sum of a path from the node to
+// the end in the bound's weights. It returns an error if the start's least sum exceeds a bound.
 func (s *solver) searchBounds() error {
 	for i, b := range s.p.Bounds {
 		s.remaining[i] = s.backwards(b.Weights)
@@ -206,7 +209,7 @@ func (s *solver) searchBounds() error {
 	return nil
 }
 
-// backwards searches from the end against the arcs' direction.
+// backwards searches from the end against the arcs' direction, and returns the search.
 func (s *solver) backwards(w Weights) *search {
 	r := s.g.reverse()
 	m := r.pool.Get().(*search)
@@ -243,7 +246,8 @@ func sum(w Weights, arcs []int) float64 {
 	return total
 }
 
-// narrowest returns the width of a path, infinite for one without arcs.
+// narrowest returns the width of a path: that of its narrowest arc, or +Inf for a path without
+// arcs.
 func narrowest(width Weights, arcs []int) float64 {
 	w := math.Inf(1)
 	for _, a := range arcs {
@@ -252,7 +256,8 @@ func narrowest(width Weights, arcs []int) float64 {
 	return w
 }
 
-// part returns the end of the first n-th of the time that is left until t, or zero if t is zero.
+// part returns the time at which one n-th of the time that is left until t will have passed. It
+// returns zero if t is zero.
 func part(t time.Time, n time.Duration) time.Time {
 	if t.IsZero() {
 		return t

@@ -2,10 +2,9 @@ package graph
 
 import "math"
 
-// LeastThrough returns for each arc the least cost of a walk from one node to another that uses
-// the arc, +Inf if there is none. It shows why an arc is of no use: every walk over it is too
-// long. The walk leaves the first node and enters the last only once; it may pass other nodes
-// twice.
+// LeastThrough returns for each arc the least cost of a walk between two nodes that uses the arc,
+// or +Inf if there is none. If this cost is too high, no path over the arc is of use. The walk
+// leaves from and enters to only once; it may pass other nodes twice.
 func (g *Graph) LeastThrough(from, to int, w Weights) []float64 {
 	ahead, ok := g.ShortestTree(from, w)
 	if !ok {
@@ -25,8 +24,8 @@ func (g *Graph) LeastThrough(from, to int, w Weights) []float64 {
 	return out
 }
 
-// CostsTo returns the costs of the shortest paths from each node to one, +Inf where there is
-// none. It returns nil if the node does not exist, or if there is not one weight for each arc.
+// CostsTo returns the cost of the shortest path from each node to the node to, or +Inf if there is
+// none. It returns nil if to does not exist, or if there is not one weight for each arc.
 func (g *Graph) CostsTo(to int, w Weights) []float64 {
 	back, ok := g.reverse().ShortestTree(to, w)
 	if !ok {
@@ -35,9 +34,9 @@ func (g *Graph) CostsTo(to int, w Weights) []float64 {
 	return back.cost
 }
 
-// HopsTo returns the lengths in arcs of the shortest paths from each node to one, +Inf where
-// there is none, and the nodes from which there is a path, nearest first. It returns nil if the
-// node does not exist.
+// HopsTo returns the length in arcs of the shortest path from each node to the node to, or +Inf if
+// there is none. nearest lists the nodes from which there is a path, nearest first. HopsTo returns
+// nil if to does not exist.
 func (g *Graph) HopsTo(to int) (hops []float64, nearest []int32) {
 	if to < 0 || to >= g.Nodes() {
 		return nil, nil

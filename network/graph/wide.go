@@ -2,13 +2,14 @@ package graph
 
 import "math"
 
-// MostLonger is the largest number of arcs by which a path that WidestPath finds may be longer
-// than the shortest.
+// MostLonger is the largest number of arcs by which a path from WidestPath may be longer than the
+// shortest path.
 const MostLonger = 2
 
-// WidestPath returns the path with the widest narrowest arc, and its width, among the paths that
-// have at most longer arcs more than the shortest. Of several such paths it returns the
-// shortest. width returns the width of an arc; an arc that is not wider than zero is excluded.
+// WidestPath returns the widest path, and its width, among the paths whose number of arcs exceeds
+// that of the shortest path by at most longer. The width of a path is that of its narrowest arc.
+// Of several widest paths it returns the shortest. width returns the width of an arc; an arc that
+// is not wider than zero is excluded.
 // width is called only for the arcs that the search reaches, which are few in a large graph with
 // many short paths. toward holds the lengths of the shortest paths from each node to the end, as
 // HopsTo returns them. WidestPath returns false if there is no path, or a node does not exist.
@@ -22,8 +23,8 @@ func (g *Graph) WidestPath(from, to, longer int, width func(arc int) float64, to
 	}
 	s := g.wide.Get().(*search)
 	defer g.wide.Put(s)
-	// No path is wider than the widest arc at each of its ends. Treating all wider arcs as equal
-	// lets the search follow them directly.
+	// No path is wider than the widest arc at its start, nor than the widest arc at its end. Arcs
+	// that are wider than this limit are treated as equal, so that the search follows them directly.
 	most := min(g.widestFrom(from, width), g.reverse().widestFrom(to, width))
 	end, ok := g.runWide(s, from, to, longer, toward, func(arc int) float64 { return min(most, width(arc)) })
 	if !ok {
@@ -47,16 +48,16 @@ func (g *Graph) widestFrom(node int, width func(arc int) float64) (most float64)
 	return most
 }
 
-// wideState returns the number of the label for a node that is reached with the given number of
-// arcs. A node has one label for each number of arcs by which a path, continued by the shortest
-// one, is longer than the shortest.
+// wideState returns the number of the label for a node that is reached by hops arcs. A node has one
+// label for each number from 0 to MostLonger. That number says how many arcs longer than the
+// shortest path a path becomes if it continues from the node in the shortest way.
 func (g *Graph) wideState(node, hops, from int, toward []float64) int32 {
 	return int32(node*(MostLonger+1) + hops + int(toward[node]-toward[from]))
 }
 
 // runWide settles states by falling width, and among equal ones those of shorter paths first,
 // until a state of the end is settled. Costs are negated widths. A path that visits a node twice
-// is no wider than without the loop, and longer, so it is never the first.
+// is longer than without the loop, and no wider, so it is never settled first.
 func (g *Graph) runWide(s *search, from, to, longer int, toward []float64, width func(arc int) float64) (end int32, ok bool) {
 	s.reset()
 	start := g.wideState(from, 0, from, toward)

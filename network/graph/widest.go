@@ -83,7 +83,7 @@ func (s *solver) widest() (Solution, error) {
 	return found, nil
 }
 
-// atWidth returns the cheapest path of at least this width, which no path can exceed.
+// atWidth returns the cheapest path of at least this width. No path that meets the bounds is wider.
 func (s *solver) atWidth(width float64) (Solution, error) {
 	p := *s.p
 	p.Widest, p.MinWidth = false, width
@@ -92,8 +92,8 @@ func (s *solver) atWidth(width float64) (Solution, error) {
 	return found, err
 }
 
-// wideEnough answers when the exact search has reached its limit: it returns the widest of the
-// paths that are best in one bound each.
+// wideEnough returns an answer for an exact search that has reached its limit: the widest of the
+// paths that are each the shortest in one bound. bound is a width that no path exceeds.
 func (s *solver) wideEnough(bound float64) (Solution, error) {
 	best := Solution{Value: -1, Bound: bound, Algorithm: Relaxation, Labels: len(s.paths)}
 	for i := range s.p.Bounds {

@@ -6,8 +6,8 @@ import (
 )
 
 // KShortestPaths returns up to k different paths without repeated nodes, in ascending order of
-// cost (Yen's algorithm with Lawler's improvement: a path is varied only from the node on at
-// which it left the path from which it was derived).
+// cost. It uses Yen's algorithm with Lawler's improvement: a path that was derived from another is
+// varied only from the node on at which it left the other.
 func (g *Graph) KShortestPaths(from, to, k int, w Weights) []Path {
 	first, ok := g.ShortestPath(from, to, w)
 	if !ok || k < 1 {

@@ -52,8 +52,9 @@ again. If an earlier daemon was killed, its changes are restored, too.`,
 		if err != nil {
 			return err
 		}
-		// The daemon has a moment's work a few times a second. With more processors Go
-		// wakes a thread each time to look for more, which is a third of what it uses.
+		// The daemon works for a moment a few times a second. With more processors the Go
+		// scheduler wakes another thread each time to look for work, which takes a third of
+		// the daemon's CPU time.
 		runtime.GOMAXPROCS(1)
 		return mobile.Run(ctx, m)
 	})

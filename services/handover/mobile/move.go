@@ -22,9 +22,9 @@ var (
 )
 
 // An interface that failed is not used for backoffMin, which doubles with each failure up to
-// backoffMax. backoffAnswered is the time after which an answered probe ends the back-off. It is
-// longer than the controller takes by default to notice that a place has lost its path to the
-// border ports, and to stop answering there.
+// backoffMax. A probe that is answered more than backoffAnswered after the start of the back-off ends
+// it. backoffAnswered is longer than the controller takes by default to notice that a place has lost
+// its path to the border ports, and to stop answering there.
 const (
 	backoffMin      = time.Second
 	backoffMax      = 30 * time.Second
