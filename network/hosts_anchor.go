@@ -25,7 +25,7 @@ type Anchor struct {
 	Path []Hop
 }
 
-// Border returns the first of the ports that is at the switch.
+// Border returns the first of the Borders that is a port of the switch, or false if none is.
 func (a *Anchor) Border(d openflow.DatapathID) (PortRef, bool) {
 	for _, at := range a.Borders {
 		if at.Switch == d {
@@ -48,9 +48,9 @@ type Moving struct {
 type Anchors interface {
 	Anchored(netip.Addr) (Anchor, bool)
 	Moving() Moving
-	// ActionsFor returns the actions of the service's rules for a packet that arrived at a port; there
-	// are none for a packet whose address belongs elsewhere. It returns false for packets that
-	// concern no such host.
+	// ActionsFor returns the actions that the service's rules have for a packet that arrived at a
+	// port. led reports whether these rules decide about the packet. If led is true and there are no
+	// actions, the rules drop the packet.
 	ActionsFor(at PortRef, h *packet.Headers) (out []openflow.Action, led bool)
 	// PlaceOf returns the place and the present MAC address of a host, which is found by its MAC
 	// address or, if that is zero, by its IP address.
@@ -68,9 +68,9 @@ func (a *anchors) lookup(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
 	return a.service.PlaceOf(mac, addr)
 }
 
-// forwardMoving returns the actions for a packet of a mobile host that reached the controller
-// before the host's own rules could match it, because another service has asked for it. It reports
-// whether there are any.
+// forwardMoving returns the actions for a packet of a mobile host that a rule of another service
+// has sent to the controller before the host's own rules could match it. ok is false if the packet
+// is not such a packet.
 func (a *anchors) forwardMoving(p *PacketIn) (out []openflow.Action, ok bool) {
 	l := p.Switch.layout
 	if a.service == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {

@@ -50,8 +50,8 @@ var (
 const maxRecheckWait = time.Minute
 
 const (
-	// Bounds on pending rechecks: in all, and of claims made at one switch and at one port. Beyond
-	// them a recheck is evicted from where most are pending.
+	// Bounds on pending rechecks: in all, and of claims made at one switch and at one port. When a
+	// bound is reached, a recheck is evicted at the switch and port where most are pending.
 	maxRechecks          = 1024
 	maxRechecksPerSwitch = maxRechecks / 4
 	maxRechecksPerPort   = maxRechecks / 8

@@ -49,7 +49,7 @@ type Network struct {
 	doctor     Doctor
 	snapshots  snapshots
 
-	// What follows from that knowledge.
+	// The parts that act when the network changes.
 	dispatcher dispatcher
 	publisher  *publisher
 	repairs    repairs

@@ -15,7 +15,7 @@ func (n *Network) SetPinned(hosts map[netip.Addr]Pin) {
 	n.dispatcher.hostChanges(n.hosts.SetPinned(hosts))
 }
 
-// HostByIP returns the host that has claimed an address.
+// HostByIP returns the host that uses an address, as the host table knows it.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
 // HostStats counts hosts, and the claims that were refused. A claim is what a packet says about a

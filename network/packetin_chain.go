@@ -26,7 +26,8 @@ type Handler interface {
 	HandlePacketIn(p *PacketIn) Verdict
 }
 
-// PacketIn is a packet that a switch has sent to the controller. It is valid only during the call.
+// PacketIn is a packet that a switch has sent to the controller. It is valid only during the call of
+// HandlePacketIn.
 type PacketIn struct {
 	Switch *Switch
 	InPort uint32

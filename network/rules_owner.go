@@ -44,8 +44,9 @@ func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
 // Name returns the owner's name.
 func (o *Owner) Name() string { return o.name }
 
-// GroupID returns a group number that no other owner uses, made from a number of the owner's
-// choice.
+// GroupID returns a group number that is made from the owner's name and a number of the owner's
+// choice. It differs from the group numbers of all owners whose names have another hash in the low
+// 8 bits.
 func (o *Owner) GroupID(number uint16) uint32 { return rule.GroupID(o.ledgerOwner.Hash, number) }
 
 // Keys returns the keys under which something is declared.

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// batch is a group of changes that ends with a barrier. It collects all errors that the switch
-// sends for them.
+// batch is a group of changes that ends with a barrier. It collects the errors that the switch sends
+// for the changes.
 type batch struct {
 	first, last uint32 // transaction identifiers; last is the barrier's
 	errs        []batchError

@@ -21,7 +21,7 @@ type handshake struct {
 }
 
 // exchange performs the handshake within one deadline. It ignores a bounded number of other
-// messages before the features reply; an error message of the switch ends it.
+// messages before the features reply. An error message of the switch ends the handshake.
 func (g *handshake) exchange(r *openflow.Reader) error {
 	_ = g.conn.SetDeadline(time.Now().Add(g.cfg.RequestTimeout))
 	if err := g.request(openflow.NewHello()); err != nil {

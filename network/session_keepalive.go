@@ -42,7 +42,7 @@ func (p *keepalive) probe(ctx context.Context) {
 	}
 }
 
-// probeLoopback measures the round-trip time of packets a few times.
+// probeLoopback measures, a few times, the round-trip time of a packet that the switch returns.
 func (p *keepalive) probeLoopback(ctx context.Context) {
 	for range roundTripsPerProbe {
 		if !p.loopback.supported(time.Now()) {

@@ -30,7 +30,7 @@ type output struct {
 	busy         bool // a goroutine is writing, and will also write what is queued meanwhile
 	err          error
 
-	// The goroutine that has set busy owns these.
+	// The goroutine that has set busy owns the following fields.
 	out           []byte
 	written       int
 	echoesInWrite int // length of the answers to echo requests in out, in bytes; guarded by mu
@@ -90,7 +90,8 @@ func (o *output) charge() error {
 	return nil
 }
 
-// maxEchoBytes is the length of the answers to echo requests that may wait for a switch.
+// maxEchoBytes is the largest total length, in bytes, of the answers to echo requests that may wait
+// for a switch to read them.
 const maxEchoBytes = 1 << 16
 
 // answerEcho queues the answer to an echo request, and reports whether it did. It queues nothing if

@@ -9,8 +9,8 @@ import (
 
 // quota bounds the memory that all sessions together take for data that switches send and are
 // sent: replies until their caller has used them, output queues, and held packets. Each session
-// has a share of its own. What it takes beyond its share comes out of a common limit. When that is
-// used up, the session that takes most is ended.
+// has a share of its own. The memory that it takes beyond its share counts towards a common limit.
+// When the limit is reached, the session that takes most memory is ended.
 type quota struct {
 	limit int64
 
@@ -155,9 +155,10 @@ func (q *quota) errFull() error {
 	return fmt.Errorf("%w: all switches together need more memory than openflow.memory allows, %d bytes", ErrBusy, q.limit)
 }
 
-// wait is take for a caller that may wait, such as a reader, which then reads no more from its
-// switch. It waits for others to release memory before it ends sessions, and then until those have
-// released theirs.
+// wait takes memory like take, for a caller that may wait, such as a reader, which meanwhile reads
+// no more from its switch. It first waits for other sessions to release memory. After memoryTimeout
+// it ends a session that takes more than this one, and waits until that session has released its
+// memory.
 func (a *account) wait(bytes int64) error {
 	timer := time.NewTimer(memoryTimeout)
 	defer timer.Stop()

@@ -30,8 +30,8 @@ type reconnectKey struct {
 const (
 	// stableAfter is the duration from which a session is not charged.
 	stableAfter = 10 * time.Second
-	// A switch may have switchBurst short sessions at once and one more in each interval; an
-	// address may have more, for all its switches.
+	// A switch may have switchBurst short sessions at once, and one more in each switchInterval. All
+	// switches at one address together may have addressBurst, and one more in each addressInterval.
 	switchBurst, switchInterval   = 5, time.Second
 	addressBurst, addressInterval = 64, 125 * time.Millisecond
 	// maxReconnectDelay is how long a connection is kept waiting. One that would have to wait

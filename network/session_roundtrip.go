@@ -12,8 +12,8 @@ import (
 type roundTrips struct {
 	mu     sync.Mutex
 	echoes []time.Duration
-	// loopbacks holds the round-trip times of packets. It is empty if the switch does not return
-	// packets.
+	// loopbacks holds the round-trip times of packets that the switch has sent back to the
+	// controller. It is empty if the switch does not return packets.
 	loopbacks []time.Duration
 	variation discovery.Variation
 }
@@ -35,7 +35,7 @@ func (r *roundTrips) addEchoes(ds []time.Duration) {
 	r.echoes = appendRecent(r.echoes, ds)
 }
 
-// addLoopback adds the round trip of a packet.
+// addLoopback adds the round trip of a packet that the switch has returned.
 func (r *roundTrips) addLoopback(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -63,8 +63,8 @@ func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 	return s.reconcile(ctx)
 }
 
-// SetRole requests a role for the controller. A role request carries a generation so that an
-// outdated master's request cannot win; it is taken from the clock.
+// SetRole requests a role for the controller. A role request carries a generation, so that switches
+// refuse the request of an outdated master. SetRole takes the generation from the clock.
 func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
 	got, err := s.ch.call(ctx, &openflow.RoleRequest{Role: r, Generation: uint64(time.Now().UnixNano())})
 	if err != nil {

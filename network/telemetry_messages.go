@@ -44,8 +44,8 @@ func (m *Messages) Of(t openflow.MsgType) (n uint64) {
 // MessageKind is the kind of a message.
 type MessageKind struct {
 	Type openflow.MsgType
-	// About is "lldp" for packets of LLDP, by which links are found, and the type of the body for
-	// multipart messages. It is empty for all other messages.
+	// About is "lldp" for packet-ins and packet-outs with LLDP or loop probes, and the type of the
+	// body for multipart messages. It is empty for all other messages.
 	About string
 }
 

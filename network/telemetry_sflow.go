@@ -41,7 +41,7 @@ type sflowCounters struct {
 	datagrams, failed, malformed, refused atomic.Uint64
 }
 
-// PushStats counts what was received by sFlow.
+// PushStats counts the received sFlow datagrams, and those that were not used.
 type PushStats struct {
 	Datagrams uint64
 	// Failed counts errors of the socket, for instance when the machine has no memory for a
@@ -120,8 +120,9 @@ func (r *sflowReceiver) handleDatagram(from net.Addr, b []byte, d *sflow.Datagra
 	}
 }
 
-// reservedPort reports whether a number does not stand for a port. Open vSwitch uses the reserved
-// numbers of OpenFlow 1.0, which have 16 bits; it has no ports of its own there.
+// reservedPort reports whether a number is reserved and stands for no ordinary port. Open vSwitch
+// uses the reserved numbers of OpenFlow 1.0, which have 16 bits, and has no ordinary ports in their
+// range.
 func reservedPort(n uint32) bool { return n > openflow.PortMax || n > 0xff00 && n <= 0xffff }
 
 // handleCounters handles the counters of one port.

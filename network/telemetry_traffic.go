@@ -72,7 +72,8 @@ func (t *Traffic) untilReading() time.Duration {
 	return t.interval - time.Since(t.began)%t.interval
 }
 
-// untilRecord returns the time until the replies of the next reading should have arrived.
+// untilRecord returns the time until record is called next: when the replies of the next reading
+// should have arrived.
 func (t *Traffic) untilRecord() time.Duration {
 	until := t.untilReading() + min(t.interval/2, time.Second)
 	if until > t.interval {

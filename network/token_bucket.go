@@ -33,7 +33,8 @@ type rate struct {
 	interval time.Duration
 }
 
-// tolerance returns what a bucket may lack when one more event is allowed.
+// tolerance returns how much a bucket may lack, as the time to refill it, for one more event to be
+// allowed.
 func (r rate) tolerance() time.Duration { return time.Duration(r.burst-1) * r.interval }
 
 // switchLimiter bounds the rate of events that switches cause and that burden others. There is a

@@ -14,8 +14,8 @@ import (
 
 // Trace returns what happens to a described packet: which rule of which owner handles it in each
 // switch on its path, and why. It uses the rules that the switches have at this moment, not those
-// that they should have. What the description leaves open is taken from the host table: where the
-// packet enters, and the MAC addresses for its IP addresses.
+// that they should have. If the description does not say where the packet enters, or which MAC
+// addresses belong to its IP addresses, Trace takes these from the host table.
 func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, error) {
 	v := &traceView{ctx: ctx, n: n, topo: n.Topology(), cache: map[openflow.DatapathID]*switchRules{}}
 	if err := v.complete(&d); err != nil {

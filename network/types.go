@@ -13,7 +13,7 @@ type (
 	PortRef = topology.PortRef
 	// Link is one direction of a link between switches.
 	Link = topology.Link
-	// Host is an end host as learned.
+	// Host is an end host as the controller has learned it.
 	Host = topology.Host
 	// Pin is the host to which an address belongs, and the port at which that host is.
 	Pin = hosts.Pin
@@ -27,7 +27,7 @@ type (
 	Path = topology.Path
 	// Topology is an immutable snapshot of switches and links.
 	Topology = topology.Topology
-	// Metric selects what a path search minimises.
+	// Metric selects the quantity that a path search minimises.
 	Metric = topology.Metric
 
 	// Stage is a stage of the pipeline.

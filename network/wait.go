@@ -48,8 +48,8 @@ var expired = func() <-chan time.Time {
 	return c
 }()
 
-// tickUntilIdle calls f in each interval after it was woken, until f reports that nothing is left.
-// It then waits to be woken again. It ends with ctx.
+// tickUntilIdle waits for wake, and then calls f once in each interval until f reports that nothing
+// is left to do. Then it waits for wake again. It returns when ctx ends.
 func tickUntilIdle(ctx context.Context, wake <-chan struct{}, interval time.Duration, f func(now time.Time) (left bool)) {
 	for {
 		select {

@@ -257,7 +257,7 @@ func (t *Table) Len() int {
 // RouterState tells whether a host is an IPv6 router.
 type RouterState uint8
 
-// The router states, which a host's neighbour advertisements reveal. Before one is seen, a
+// The router states, which a host's advertisements reveal. Before an advertisement is seen, the
 // controller must not answer for the host: an advertisement with the wrong router flag makes its
 // receivers drop their default route.
 const (
@@ -266,7 +266,7 @@ const (
 	IsRouter
 )
 
-// Neighbor is the answer to an ARP request or neighbour solicitation.
+// Neighbor holds the data for the answer to an ARP request or neighbour solicitation.
 type Neighbor struct {
 	MAC    openflow.MAC
 	At     topology.PortRef

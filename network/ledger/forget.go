@@ -36,8 +36,8 @@ func (l *Ledger) Forget(o *Owner, key string, sw openflow.DatapathID) {
 	l.dropEmpty(sw)
 }
 
-// forgetItems returns the groups or meters in all, which are declared under a key, without those of
-// one switch. Those that no other key declares it also removes from items, the switch's state.
+// forgetItems returns all, the groups or meters that are declared under a key, without those of one
+// switch. It also deletes from items, the state of that switch, those that no other key declares.
 func forgetItems[T any](all []place[uint32], items map[uint32]*item[T], o *Owner, key string, sw openflow.DatapathID) []place[uint32] {
 	return slices.DeleteFunc(slices.Clone(all), func(at place[uint32]) bool {
 		if i := items[at.key]; at.sw == sw && i != nil && i.owner == o && slices.Equal(i.keys, []string{key}) {

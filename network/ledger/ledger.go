@@ -38,7 +38,7 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // owner declares them.
 const Adopted = "adopted"
 
-// Ledger is the desired state of all switches. It is safe for concurrent use.
+// Ledger holds the desired state of all switches. It is safe for concurrent use.
 type Ledger struct {
 	mu         sync.Mutex
 	generation uint16

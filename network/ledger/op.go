@@ -18,16 +18,16 @@ type Op struct {
 	Layout rule.Layout
 }
 
-// Fits reports whether the operation suits a switch with layout l. An operation that does not
-// was planned before the switch connected again, and reconciliation has taken its place.
+// Fits reports whether the operation suits a switch with layout l. An operation that does not suit
+// it was planned before the switch connected again, and reconciliation does its work instead.
 func (op *Op) Fits(l rule.Layout) bool {
 	_, about := op.Message.(*openflow.FlowMod)
 	return !about || op.Layout == l
 }
 
 // Depth orders the operations that write to one switch; higher depths are sent first. Groups and
-// meters come before the rules that need them, and a rule's later tables before its own.
-// Deletions go in the opposite order.
+// meters come before the rules that need them, and rules of a later table before the rules that
+// lead to that table. Deletions go in the opposite order.
 func (op *Op) Depth() int {
 	if m, about := op.Message.(*openflow.FlowMod); about {
 		return int(m.Table)

@@ -10,8 +10,8 @@ import (
 )
 
 // Change is the difference between what was declared under a key before and what is declared
-// now. Either Confirm must be called for it, once, or Rollback and then Restored. Until then
-// comparisons leave out what it changes.
+// now. The caller must call either Confirm, once, or Rollback and then Restored. Until then
+// comparisons leave out the rules, groups and meters that it changes.
 type Change struct {
 	// Writes are to be sent first, in order, and Deletes after them.
 	Writes, Deletes []Op
@@ -26,7 +26,8 @@ type Change struct {
 	claimed []*Reported
 }
 
-// change is one place of the ledger before and after; nil means that the place was or is empty.
+// change holds the content of one place of the ledger before and after a Change. nil means that the
+// place was empty before, or is empty now.
 type change[K comparable, T any] struct {
 	place[K]
 	old, new *T
@@ -201,7 +202,8 @@ func (c *Change) putRule(s *switchState, at place[rule.Key], e *Entry) {
 	s.rules[at.key] = e
 }
 
-// planDeletes removes what was declared under the key and no longer is.
+// planDeletes removes the rules, groups and meters that were declared under the key and no longer
+// are.
 func (c *Change) planDeletes(after *declared) {
 	if c.before == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// maxCompared limits the comparisons of matches in one call of Shadowed: it takes some tens of
-// milliseconds at most.
+// maxCompared limits the comparisons of matches in one call of Shadowed, so that the call takes some
+// tens of milliseconds at most.
 const maxCompared = 200_000
 
 // precedingRule is a rule of another owner that comes before the stage and offset in question.

@@ -40,7 +40,8 @@ const (
 	minSlowdown = 2 * time.Millisecond
 )
 
-// The addresses of a burst's frames after rewriting. Before, they are those of a Direction's frames.
+// The addresses of a burst's frames after rewriting. Before rewriting, the frames have the same
+// addresses as a Direction's frames.
 var (
 	rewrittenTarget = openflow.MAC{0x02, 0x51, 0x1c, 0x71, 0, 2}
 	rewrittenSource = netip.MustParseAddrPort("192.0.2.3:1009")

@@ -158,7 +158,7 @@ func (w *Direction) frames(cells []frameSize) [][]byte {
 	return out
 }
 
-// Sent returns how many frames were built.
+// Sent returns the number of frames that Next has returned so far.
 func (w *Direction) Sent() int { return len(w.sent) }
 
 // Waiting reports whether a frame of the present round that should arrive has not yet arrived.
@@ -220,7 +220,7 @@ func (w *Direction) result(c frameSize) *result {
 	return nil
 }
 
-// record records a result if it is better than the present one.
+// record records the result of a frame, unless a frame of the same kind and size has arrived intact.
 func (w *Direction) record(r result) {
 	old := w.result(r.frameSize)
 	switch {

@@ -31,8 +31,8 @@ type Destination struct {
 	Prefixes []netip.Prefix
 }
 
-// Covers reports whether all of the addresses, of which there is at least one, are in the
-// destination's prefixes.
+// Covers reports whether all of the addresses are in the destination's prefixes. It is false if
+// there are no addresses.
 func (d *Destination) Covers(addrs []netip.Addr) bool {
 	return len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool {
 		return !slices.ContainsFunc(d.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })

@@ -42,7 +42,8 @@ const (
 	StageMiss Stage = iota
 	// StageRoute is for ordinary paths: default forwarding, and paths between agents.
 	StageRoute
-	// StageWay is for paths with a promised bandwidth: those of critical flows and classes.
+	// StageWay is for paths with a reserved bandwidth: those of critical flows and of classes of
+	// traffic.
 	StageWay
 	// StageSelect is for packets about which a service decides at the controller before they are
 	// forwarded, such as the first ones of whitelisted connections.
@@ -146,7 +147,8 @@ const (
 )
 
 // The packet-in chain: the order in which the controller's parts handle a packet that a switch
-// sends up. A service outside the tree chooses a place between ChainHosts and ChainForwarding.
+// sends up. A service that is not listed here chooses a priority between ChainHosts and
+// ChainForwarding.
 const (
 	ChainDiscovery = 0
 	ChainHosts     = 10

@@ -81,8 +81,8 @@ func (r *Rule) Key() Key { return Key{Table: r.Table(), Priority: r.Priority(), 
 // Group is a group entry as an owner declares it.
 type Group struct {
 	Switch openflow.DatapathID
-	// ID is the group's number on the wire; Owner.GroupID makes one that differs from every
-	// other owner's.
+	// ID is the group's number on the wire. Owner.GroupID makes one that contains a part of the
+	// owner's hash.
 	ID      uint32
 	Type    openflow.GroupType
 	Buckets []openflow.Bucket

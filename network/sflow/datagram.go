@@ -32,7 +32,7 @@ type Counters struct {
 	Index uint32
 	// Port is the switch and OpenFlow port, zero if the sender does not name them.
 	Port topology.PortRef
-	// Known reports whether there are counters.
+	// Known reports whether the sample contained the counters.
 	Known bool
 	stats.Counters
 }

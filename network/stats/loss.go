@@ -28,8 +28,8 @@ const (
 	// latestIntervals is the number of intervals that determine the present loss of a link. A burst
 	// fills fewer than half of them, and has no effect once they have passed.
 	latestIntervals = 5
-	// fullShare is the least share of its capacity that a link carries in an interval in which
-	// its queue overflows, given that readings begin and end at any time.
+	// fullShare is the share of its capacity from which a link counts as full in an interval. It is
+	// less than 1, because an interval may begin before the queue overflows, and end after it.
 	fullShare = 0.9
 	// maxDeviations is how many standard deviations an interval may differ from the link's usual
 	// loss.

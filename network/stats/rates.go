@@ -68,8 +68,8 @@ type Options struct {
 	// Interval is the usual time between two readings of a port. If a source has been silent for
 	// several intervals, another is used.
 	Interval time.Duration
-	// LossWindow is the time over which the two ends of a link are compared. Rates are kept as
-	// long.
+	// LossWindow is the time over which the two ends of a link are compared. Rates are kept for the
+	// same time.
 	LossWindow time.Duration
 }
 
@@ -171,8 +171,8 @@ func rate(old, new *Sample, interval time.Duration) (Rate, bool) {
 	return r, !reset
 }
 
-// counterDelta returns the difference of two readings. It assumes that a counter which has
-// decreased has 32 bits if it never exceeded that.
+// counterDelta returns the difference of two readings. It takes a counter that has decreased for one
+// of 32 bits if the earlier reading fits into 32 bits.
 func counterDelta(old, new uint64) uint64 {
 	if new < old && old <= math.MaxUint32 {
 		return uint64(uint32(new) - uint32(old))

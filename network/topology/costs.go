@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/network/graph"
 )
 
-// metricSum is a metric that adds up along a path.
+// metricSum is a metric of links whose values add up along a path.
 type metricSum uint8
 
 const (
@@ -25,8 +25,8 @@ var sumNames = [numSums]string{"number of hops", "delay", "jitter", "loss"}
 
 func (m metricSum) String() string { return sumNames[m] }
 
-// minimised returns the sum that an objective minimises. For the widest path it decides among
-// paths of equal width.
+// minimised returns the metric whose sum an objective minimises. For the widest path this is the
+// number of hops, which decides among paths of equal width.
 func (o Objective) minimised() metricSum {
 	switch o {
 	case ObjectiveDelay:

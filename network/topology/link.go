@@ -84,7 +84,7 @@ type Path struct {
 	Cost float64
 }
 
-// Metric selects what a path search minimises.
+// Metric selects the quantity that a path search minimises.
 type Metric uint8
 
 // The metrics that a path search can minimise.

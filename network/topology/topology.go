@@ -113,7 +113,7 @@ func (t *Topology) IsEdge(r PortRef) bool {
 	return !inner
 }
 
-// Path returns the cheapest path that enters at from and leaves at to.
+// Path returns the path that enters at from, leaves at to, and is cheapest by the metric.
 func (t *Topology) Path(from, to PortRef, m Metric) (Path, bool) {
 	a, b, ok := t.ends(from, to)
 	if !ok {

@@ -47,8 +47,8 @@ var protocols = map[string]struct {
 	"mpls": {packet.TypeMPLS, 0},
 }
 
-// aliases maps other names of fields to ours. Names for addresses and ports depend on the rest
-// of the description; parser.field resolves them.
+// aliases maps alternative names of fields to the names that this package uses. Which field a name
+// for addresses or ports means depends on the rest of the description; parser.field decides that.
 var aliases = map[string]string{
 	"dl_src": "eth_src", "dl_dst": "eth_dst", "dl_type": "eth_type", "dl_vlan": "vlan_vid", "vlan": "vlan_vid", "dl_vlan_pcp": "vlan_pcp",
 	"nw_src": "ip_src", "nw_dst": "ip_dst", "src": "ip_src", "dst": "ip_dst", "nw_proto": "ip_proto", "nw_ttl": "ttl",
