@@ -269,7 +269,7 @@ func (l *line) delivered(now int64, ok bool) {
 	l.fifo.pop()
 }
 
-// cutCable drops all frames in flight.
+// cutCable drops all frames in flight, and counts them as failed.
 func (l *line) cutCable(now int64) {
 	for l.fifo.count > 0 {
 		l.delivered(now, false)

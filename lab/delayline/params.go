@@ -78,9 +78,10 @@ type Stats struct {
 	ReceivedBytes    uint64 `json:"received_bytes"`
 	DeliveredPackets uint64 `json:"delivered_packets"`
 	DeliveredBytes   uint64 `json:"delivered_bytes"`
-	// Lost counts packets lost at random as Params.Loss says, and Dropped those that found the
-	// queue full. Failed counts packets that were malformed or could not be written, because the
-	// receiving interface was down.
+	// Lost counts packets that were lost at random with the probability Params.Loss, and Dropped
+	// those that found the queue full. Failed counts packets that were malformed, that could not be
+	// written because the receiving interface was down, or that were in flight when the cable was
+	// plugged out.
 	Lost    uint64 `json:"lost"`
 	Dropped uint64 `json:"dropped"`
 	Failed  uint64 `json:"failed"`

@@ -85,7 +85,7 @@ func (h *harm) killPrograms(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-// flapLinks takes one link after the other down for a moment.
+// flapLinks takes random links down, one after the other, for a moment each.
 func (h *harm) flapLinks(ctx context.Context, stop <-chan struct{}) error {
 	r, all := h.random(2), flappingLinks()
 	for {

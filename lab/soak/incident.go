@@ -52,14 +52,14 @@ type failure struct {
 	err   error
 }
 
-// explains reports whether the incident is a reason for the failure. It is one only where the
-// failure could not have been prevented:
+// explains reports whether the incident is a reason for the failure. An incident is a reason only
+// where the failure could not have been prevented:
 //
 //   - An agent's sessions end with it, and so do those that it was about to carry.
 //   - A switch's rules are lost with its daemon until the controller has written
-//     them again: connections that cross it may be reset or hang.
-//   - Without a controller no device is moved, and what needs it to begin waits.
-//     What has begun continues without a reset.
+//     them again: connections that cross the switch may be reset or hang.
+//   - Without a controller no device is moved, and whatever needs the controller to
+//     begin has to wait. What has begun continues without a reset.
 //   - Without its daemon a device is not moved. Its packets continue.
 //   - Without a classifier marks have no effect. Nothing is lost.
 //
