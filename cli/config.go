@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-net/sluice/kit/commands"
 )
 
-// configurationOf returns the kind with a name, or the one that a file looks like if the name is empty.
+// configurationOf returns the kind with a name. If the name is empty, it returns the kind of program
+// for which the file is probably written.
 func configurationOf(kinds []config.Kind, file, name string) (config.Kind, error) {
 	if name == "" {
 		return config.KindOf(file, kinds)

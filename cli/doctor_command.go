@@ -50,7 +50,7 @@ if a role cannot work. What the machine lacks for other roles is only noted.`,
 	return cmd
 }
 
-// askAgain is the time between two requests for the state of the examination.
+// askAgain is the time between two requests for the state of the network's examination.
 const askAgain = 300 * time.Millisecond
 
 func doctorNetworkCommand(app *commands.App) *cobra.Command {

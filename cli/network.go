@@ -31,7 +31,8 @@ func networkCommand(app *commands.App) *cobra.Command {
 		networkPathCommand(app), networkRulesCommand(app), networkTraceCommand(app))
 }
 
-// networkSwitchesCommand returns the only command whose table has identifiers beside names.
+// networkSwitchesCommand returns the command that lists switches. Its table is the only one that shows
+// identifiers and names of switches side by side.
 func networkSwitchesCommand(app *commands.App) *cobra.Command {
 	table := commands.Table[networkapi.Switch]("dpid name address since ports rules drift drifted_at=DRIFTED rewrite=REWRITES hardware software")
 	return &cobra.Command{
@@ -157,7 +158,8 @@ func networkHistoryCommand(app *commands.App) *cobra.Command {
 	return cmd
 }
 
-// writeLinkCSV writes one line for each point. Unknown values are empty.
+// writeLinkCSV writes a line with the names of the columns, and one line for each measurement of a link.
+// Unknown values are empty.
 func writeLinkCSV(w io.Writer, all []networkapi.LinkHistory) error {
 	rows := [][]string{append([]string{"from", "to"}, commands.Names[networkapi.LinkPoint]()...)}
 	for _, h := range all {

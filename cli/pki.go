@@ -124,8 +124,8 @@ others, and a warning lists those that it loses. The old one stays valid until i
 	return cmd
 }
 
-// printRenewal prints which names and addresses a renewed certificate has kept, and warns of those
-// that it has lost.
+// printRenewal prints which names and addresses a renewed certificate has kept. It warns of names and
+// addresses that the certificate has lost, and of a change of its role.
 func printRenewal(a *commands.App, name string, role pki.Role, r pki.Renewal) {
 	if len(r.Kept) > 0 {
 		a.Printf("kept from the one before: %s", strings.Join(r.Kept, " "))

@@ -30,7 +30,8 @@ func statusCommand(app *commands.App) *cobra.Command {
 	return cmd
 }
 
-// certificateState returns a certificate's name and end, and what to do if it ends soon.
+// certificateState returns a certificate's name and the date of its expiry, and a remedy if it has
+// expired or expires soon.
 func certificateState(c controller.Certificate, now time.Time) string {
 	if c.Expiry == nil {
 		return c.Error

@@ -17,9 +17,10 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// documentable is a service's section by whose defaults the service does not offer all of its API.
+// documentable is implemented by the section of a service that offers only a part of its API with
+// default settings.
 type documentable interface {
-	// ForDocument makes the service offer all of its API.
+	// ForDocument changes the settings so that the service offers all of its API.
 	ForDocument()
 }
 

@@ -17,10 +17,10 @@ const reloadTimeout = time.Minute
 // The function that it returns applies the configuration.
 type prepare func(ctx context.Context, next *config.Controller) (apply func(context.Context) error, err error)
 
-// Reload applies those settings of a configuration that need no restart. next must be what Adopt of
-// the previous configuration has returned. Reload checks everything before it changes anything:
-// after an error other than config.ErrPartly nothing has changed. Its calls must not overlap. It
-// waits until Run has loaded all services.
+// Reload applies those settings of a configuration that need no restart. next must be the configuration
+// that config.Adopt has returned for the previous one. Reload checks everything before it changes
+// anything: after an error other than config.ErrPartly nothing has changed. Its calls must not overlap.
+// It waits until Run has loaded all services.
 func (c *Controller) Reload(ctx context.Context, next *config.Controller) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()

@@ -17,7 +17,8 @@ func (c *Controller) parts() kit.Parts {
 	}
 }
 
-// estimator is a Service that can estimate the capacity of links that its promises leave free.
+// estimator is a Service that can estimate the bandwidth of links that its promises, which are reserved
+// bandwidths, leave free.
 type estimator interface {
 	// EstimateFree estimates the free capacity of a link in bit/s.
 	EstimateFree(network.Link) uint64

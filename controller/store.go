@@ -72,8 +72,8 @@ func (c *Controller) runStore(ctx context.Context) error {
 	})
 }
 
-// remarkStore returns what /readyz says of the store, besides that the controller is ready.
-// It names no paths: it is public.
+// remarkStore returns the lines about the store in the answer of /readyz, or "" if nothing is wrong.
+// They name no paths, because /readyz is public.
 func (c *Controller) remarkStore() string {
 	var remarks []string
 	if c.unwritable() != nil {
@@ -85,7 +85,7 @@ func (c *Controller) remarkStore() string {
 	return strings.Join(remarks, "\n")
 }
 
-// registerStore adds what is counted of the store.
+// registerStore adds the metrics of the store, and the remarks about it in the answer of /readyz.
 func (c *Controller) registerStore() {
 	c.api.Metrics().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_store_writable", Help: "Whether the store accepts writes: 1, or 0 if its file system is full or read-only, or its disk fails.",

@@ -12,30 +12,31 @@ import (
 	"time"
 )
 
-// Path is below which the page stands.
+// Path is the path prefix of the page and its files.
 const Path = "/ui/"
 
 //go:embed dist
 var dist embed.FS
 
-// policy lets the page load and ask nothing but its own server, run nothing but
-// its own files, and be part of no other page.
+// policy is the page's Content-Security-Policy. The page may load from and connect
+// to its own server only, run only its own files, and not be embedded in another page.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// types does not ask the system, which may think otherwise.
+// types holds the content types of the files, by extension, so that they do not depend
+// on the system's configuration.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 }
 
-// file is one built file, ready to be sent.
+// file is one built file with the headers with which it is sent.
 type file struct {
 	content           []byte
 	contentType, etag string
 }
 
-// Handler serves the page below Path. Browsers ask each time whether a file has
-// changed; its hash tells.
+// Handler returns the handler that serves the page below Path. Browsers ask at each use
+// whether a file has changed, which they detect by the file's hash (ETag).
 func Handler() http.Handler {
 	files, err := load()
 	if err != nil {
@@ -63,7 +64,7 @@ func Handler() http.Handler {
 	})
 }
 
-// load reads the built files, by the path at which they are served.
+// load returns the built files, by the path at which they are served.
 func load() (map[string]file, error) {
 	files := map[string]file{}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {

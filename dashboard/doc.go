@@ -1,8 +1,9 @@
-// Package dashboard is the page that shows a network and what its quality of
-// service does: it embeds the files that "make dashboard" builds from the
-// TypeScript in src, and serves them.
+// Package dashboard serves the web page that shows a network and its quality of
+// service. It embeds the files that "make dashboard" builds from the TypeScript in
+// src.
 //
 // The built files are in the repository, so that building the program needs no
-// Node.js; a test builds them anew and compares. The page is an ordinary client
-// of the REST API: it loads nothing from elsewhere, and holds no secret.
+// Node.js. A test builds them again and compares the result with them. The page is an
+// ordinary client of the REST API: it loads nothing from other servers, and contains
+// no secret.
 package dashboard

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 )
 
-// ExactArgs requires one argument for each name. Its error names the missing ones.
+// ExactArgs requires one argument for each name. Its error names the missing arguments.
 func ExactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -86,7 +86,8 @@ func EnvFlag(f *pflag.FlagSet, to *string, name, short, env, fallback, usage str
 	}
 }
 
-// Word returns a flag that takes one of several words.
+// Word returns a flag that takes one of several words. The flag stores the word in to, beginning with
+// initial.
 func Word(to *string, initial string, words ...string) pflag.Value {
 	*to = initial
 	return &word{to, words}

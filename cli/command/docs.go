@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Docs describes a program's documentation beside that of its commands.
+// Docs describes the parts of a program's documentation that are not made from its commands.
 type Docs struct {
 	// Reference returns the files of the program's reference, by name.
 	Reference func() (map[string]string, error)

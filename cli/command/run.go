@@ -28,7 +28,7 @@ const exitCodes = `0  done
 3  the controller refused the request
 4  no controller answered`
 
-// exitCodesTopic returns a page of the help.
+// exitCodesTopic returns the help topic about exit codes.
 func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
@@ -59,8 +59,9 @@ func (e *ExitError) Error() string {
 }
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Finish adds what all programs have to a root command that already has its own commands: --json,
-// the build's version, documentation, and plain error messages. docs describes the documentation.
+// Finish completes a root command, to which the program's own commands have been added, with the parts
+// that all programs have: --json, the build's version, documentation, and plain error messages. docs
+// describes the documentation.
 func Finish(root *cobra.Command, o *Output, docs Docs) {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(o.Out)

@@ -18,10 +18,11 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// Soon is the time before the end of a certificate at which a finding warns of it.
+// Soon is the time before the expiry of a certificate at which a finding begins to warn of it.
 const Soon = 30 * 24 * time.Hour
 
-// ForController checks what the configuration of a controller needs on this machine.
+// ForController checks whether this machine has what the configuration of a controller needs: folders,
+// addresses and certificates.
 func ForController(ctx context.Context, c *config.Controller) []Finding {
 	out := []Finding{folder("data folder", c.DataDir), clock(), listen(ctx, "api.listen", c.API.Listen)}
 	for _, a := range c.OpenFlow.Listen {
@@ -39,7 +40,8 @@ func ForController(ctx context.Context, c *config.Controller) []Finding {
 	return about(Controller, out)
 }
 
-// ForAgent checks what the configuration of an agent needs on this machine.
+// ForAgent checks whether this machine has what the configuration of an agent needs: addresses, a
+// certificate, and a suitable interface.
 func ForAgent(ctx context.Context, a *config.Agent) []Finding {
 	out := []Finding{listen(ctx, "control.listen", a.Control.Listen), certificate("control.tls", a.Control.TLS)}
 	if addr := a.Data.Address; addr.IsValid() {

@@ -49,7 +49,7 @@ const (
 	Egress = "cinema-egress"
 )
 
-// System is the machine that the checks examine. Tests use other systems than Host.
+// System is the machine that the checks examine. Tests use systems that differ from Host.
 type System struct {
 	// Root is prepended to /proc, /sys and /dev.
 	Root string
@@ -63,7 +63,7 @@ type System struct {
 	Files uint64
 }
 
-// Host returns this machine.
+// Host returns the System that is this machine.
 func Host() *System {
 	return &System{
 		LookPath: exec.LookPath, UID: os.Geteuid(), Files: openFiles(),
@@ -73,7 +73,8 @@ func Host() *System {
 	}
 }
 
-// Run checks the machine for one role.
+// Run checks the machine for one role, without a configuration. It returns nil for a role that needs
+// one.
 func (s *System) Run(ctx context.Context, part string) []Finding {
 	switch part {
 	case Controller:

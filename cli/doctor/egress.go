@@ -8,7 +8,8 @@ import (
 	cinema "github.com/sluice-net/sluice/services/cinema/cli"
 )
 
-// ForEgress checks what the configuration of an egress gateway needs on this machine.
+// ForEgress checks whether this machine has what the configuration of an egress gateway needs:
+// addresses, certificates, and a controller that can be reached.
 func ForEgress(ctx context.Context, c *cinema.Egress) []Finding {
 	server := reachable(ctx, c.Announce.Server)
 	server.Check = "announce.server"

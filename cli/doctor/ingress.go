@@ -9,7 +9,8 @@ import (
 	cinema "github.com/sluice-net/sluice/services/cinema/cli"
 )
 
-// ForIngress checks what the configuration of an ingress gateway needs on this machine.
+// ForIngress checks whether this machine has what the configuration of an ingress gateway needs:
+// addresses, certificates and ffmpeg.
 func ForIngress(ctx context.Context, c *cinema.Ingress) []Finding {
 	out := []Finding{
 		listen(ctx, "control.listen", c.Control.Listen), listen(ctx, "public.listen", c.Public.Listen), certificate("control.tls", c.Control.TLS),
@@ -21,7 +22,7 @@ func ForIngress(ctx context.Context, c *cinema.Ingress) []Finding {
 	return about(Ingress, append(out, clock()))
 }
 
-// program checks for a program that reads sources.
+// program checks whether the program that reads channels' sources is installed.
 func program(check, name string) Finding {
 	path, err := exec.LookPath(name)
 	if err != nil {

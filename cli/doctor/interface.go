@@ -15,22 +15,23 @@ import (
 // port is the examined state of an interface that carries data.
 type port struct {
 	name             string
-	mtu, queue       int // bytes of an IP packet; packets
+	mtu, queue       int // MTU in bytes; length of the transmit queue in packets
 	virtual          bool
-	sent, dropped    uint64   // packets since it came up
-	disciplines      []string // of its queues
-	restrictedTables []string // chains that drop what no rule lets through
-	touchingRules    []string // chains that keep back what comes or goes by the interface
+	sent, dropped    uint64   // packets since the interface came up
+	disciplines      []string // queueing disciplines
+	restrictedTables []string // firewall chains that drop packets which no rule accepts
+	touchingRules    []string // firewall chains with rules that block packets of this interface
 }
 
-// portOf returns the interface that has an address, or one without a name if there is none.
+// portOf returns the interface that has an address. If no interface has it, the returned port has no
+// name.
 func portOf(a netip.Addr) (p port, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return p, err
 	}
 	for _, i := range all {
-		addrs, _ := i.Addrs() // none, where they cannot be read
+		addrs, _ := i.Addrs() // addresses that cannot be read count as none
 		if slices.ContainsFunc(addrs, func(x net.Addr) bool {
 			n, ok := x.(*net.IPNet)
 			return ok && n.IP.Equal(a.AsSlice())
@@ -60,10 +61,11 @@ func readPort(name string) (p port, err error) {
 
 const (
 	usualMTU = 1500
-	// fewQueued is a queue length of a hardware interface that is too short for a burst.
+	// fewQueued is the queue length in packets below which the queue of a hardware interface is
+	// too short for a burst.
 	fewQueued = 100
-	// manyDropped is a rate of lost packets, one in so many, that is too high. fewDropped is a
-	// number of losses that happens while an interface comes up.
+	// manyDropped is the rate of lost packets that is too high: one of this number. fewDropped is
+	// a number of losses that is usual while an interface comes up.
 	manyDropped = 1000
 	fewDropped  = 10
 )
@@ -100,11 +102,11 @@ func (s *System) dataInterface(ctx context.Context, a netip.Addr) []Finding {
 		return []Finding{{Check: "data interface", Level: Info, Found: "cannot be examined: " + err.Error()}}
 	}
 	if p.name == "" {
-		return nil // that its address is on no interface is told already
+		return nil // another finding says that no interface has the address
 	}
 	p.touchingRules, p.restrictedTables = s.legacyRules(ctx, p.name)
 	var wrong []Finding
-	if out, err := s.Output(ctx, "nft", "-j", "list", "ruleset"); err == nil { // else there is no nft, or it is for root alone
+	if out, err := s.Output(ctx, "nft", "-j", "list", "ruleset"); err == nil { // an error: nft is missing, or needs root
 		chains, rules, err := ruleset(out)
 		if err != nil {
 			wrong = append(wrong, Finding{Check: "nftables", Level: Info, Found: err.Error()})
@@ -115,8 +117,8 @@ func (s *System) dataInterface(ctx context.Context, a netip.Addr) []Finding {
 	return slices.Concat(p.judge(), s.sockets(p.name), wrong)
 }
 
-// clock checks whether the machine's clock is synchronized. Certificates depend on it, and so do
-// comparisons of times that several machines report.
+// clock checks whether the machine's clock is synchronized. The validity of certificates depends on
+// that, and so do comparisons of times that several machines report.
 func clock() Finding {
 	f := Finding{Check: "clock", Level: OK, Found: "synchronized"}
 	state, err := unix.Adjtimex(new(unix.Timex))

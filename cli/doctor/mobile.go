@@ -19,7 +19,8 @@ import (
 	"github.com/sluice-net/sluice/services/handover/mobile/device"
 )
 
-// ForMobile checks what the daemon of a mobile device needs on this machine.
+// ForMobile checks whether this machine has what the daemon of a mobile device needs: rights, a kernel,
+// interfaces and files.
 func ForMobile(ctx context.Context, c *handover.Mobile) []Finding {
 	host := Host()
 	out := []Finding{
@@ -107,7 +108,7 @@ func interfaces(c *handover.Mobile) []Finding {
 func ownAddresses(name string) int {
 	var addrs []net.Addr
 	if i, err := net.InterfaceByName(name); err == nil {
-		addrs, _ = i.Addrs() // none, where they cannot be read
+		addrs, _ = i.Addrs() // addresses that cannot be read count as none
 	}
 	n := 0
 	for _, a := range addrs {
@@ -160,7 +161,7 @@ func keyFile(path string) Finding {
 	return f
 }
 
-// reachable reports whether a server listens at the address of a URL.
+// reachable returns a finding that says whether a server accepts connections at the address of a URL.
 func reachable(ctx context.Context, server string) Finding {
 	f := Finding{Check: "orders.server", Level: OK, Found: server + " answers"}
 	u, err := url.Parse(server)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// chain and rule are objects of nftables' JSON (libnftables-json(5)). They include the rules of
-// iptables-nft and ebtables-nft.
+// chain and nftRule are objects of nftables' JSON (libnftables-json(5)). nftables also lists the rules
+// of iptables-nft and ebtables-nft.
 type (
 	chain struct {
 		Family, Table, Name, Hook, Policy string
@@ -44,7 +44,8 @@ func ruleset(b []byte) (chains []chain, rules []nftRule, err error) {
 	return chains, rules, nil
 }
 
-// restricted returns the chains through which all packets go and whose policy is to drop.
+// restricted returns the base chains (those with a hook, through which all packets pass) whose policy
+// is to drop.
 func restricted(chains []chain) (out []string) {
 	for _, c := range chains {
 		if c.Hook != "" && c.Policy == "drop" {
@@ -56,13 +57,13 @@ func restricted(chains []chain) (out []string) {
 
 // touching returns the chains with rules that name an interface and block packets.
 func touching(chains []chain, rules []nftRule, name string) (out []string) {
-	hooked := map[string]bool{} // of family netdev, which is hooked to interfaces
+	hooked := map[string]bool{} // chains of family netdev that are hooked to the interface
 	for _, c := range chains {
 		var one string
 		var many []string
 		_ = json.Unmarshal(c.Dev, &one)
 		_ = json.Unmarshal(c.Dev, &many)
-		// Some versions do not print the interface.
+		// Some versions of nft do not print the interface; then the chain may be hooked to it.
 		hooked[c.Table+" "+c.Name] = c.Family == "netdev" && (len(c.Dev) == 0 || one == name || slices.Contains(many, name))
 	}
 	for _, r := range rules {
@@ -93,7 +94,7 @@ func stopping(target string) bool {
 	return slices.Contains([]string{"DROP", "REJECT", "NFQUEUE"}, target)
 }
 
-// names reports whether a rule matches packets of an interface by its name.
+// names reports whether a rule matches packets by the name of the interface.
 func (r nftRule) names(name string) bool {
 	for _, e := range r.Expr {
 		var m struct {
@@ -116,22 +117,22 @@ func (r nftRule) names(name string) bool {
 	return false
 }
 
-// is reports whether a name matches a pattern, which may end with *.
+// is reports whether an interface's name matches a pattern, which may end with *.
 func is(name, pattern string) bool {
 	match, err := path.Match(pattern, name)
 	return err == nil && match
 }
 
-// legacy lists the programs that print the rules of the netfilter interfaces before nftables, and
-// the files that show whether there are such rules.
+// legacy lists the programs that print the rules of netfilter's legacy interfaces, which precede
+// nftables, and the files that show whether such rules exist.
 var legacy = []struct{ program, file string }{
 	{"iptables-legacy-save", "/proc/net/ip_tables_names"},
 	{"ip6tables-legacy-save", "/proc/net/ip6_tables_names"},
 	{"ebtables-legacy-save", "/sys/module/ebtable_filter/initstate"},
 }
 
-// legacyRules returns the chains of those interfaces that block packets of an interface, and those
-// whose policy is to block.
+// legacyRules returns the chains of netfilter's legacy interfaces with rules that block packets of the
+// named network interface, and the chains whose policy is to drop.
 func (s *System) legacyRules(ctx context.Context, name string) (touching, restricted []string) {
 	for _, l := range legacy {
 		if s.read(l.file) == "" {
@@ -139,7 +140,7 @@ func (s *System) legacyRules(ctx context.Context, name string) (touching, restri
 		}
 		out, err := s.Output(ctx, l.program)
 		if err != nil {
-			continue // it is not installed: nothing can be said
+			continue // the program is not installed, so the rules are not known
 		}
 		some, policies := saved(string(out), name)
 		for _, c := range some {
@@ -152,7 +153,8 @@ func (s *System) legacyRules(ctx context.Context, name string) (touching, restri
 	return touching, restricted
 }
 
-// saved parses the output of iptables-save and ebtables-save.
+// saved parses the output of iptables-save or ebtables-save. It returns the chains with rules that block
+// packets of the named interface, and the chains whose policy is to drop.
 func saved(text, name string) (touching, restricted []string) {
 	table := ""
 	for line := range strings.Lines(text) {
@@ -173,7 +175,8 @@ func saved(text, name string) (touching, restricted []string) {
 	return touching, restricted
 }
 
-// savedNames reports whether a rule blocks packets of an interface, by its name.
+// savedNames reports whether a rule in the form of iptables-save names the interface and blocks its
+// packets.
 func savedNames(words []string, name string) bool {
 	named, stops := false, false
 	for i, w := range words[:len(words)-1] {

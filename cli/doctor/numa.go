@@ -17,7 +17,7 @@ func (s *System) sockets(name string) []Finding {
 	node, err := strconv.Atoi(s.read(filepath.Join(device, "numa_node")))
 	nodes := s.nodes()
 	if err != nil || node < 0 || len(nodes) < 2 {
-		return nil // it is not of hardware, or there is one socket
+		return nil // the interface is virtual, or the machine has only one socket
 	}
 	var out []Finding
 	warn := func(found, advice string) {
@@ -39,7 +39,7 @@ func (s *System) sockets(name string) []Finding {
 
 func nodeList(node int) string { return fmt.Sprintf("/sys/devices/system/node/node%d/cpulist", node) }
 
-// nodes returns the CPUs of each socket.
+// nodes returns the CPUs of each socket, by the number of its NUMA node.
 func (s *System) nodes() map[int][]int {
 	out := map[int][]int{}
 	dirs, _ := filepath.Glob(filepath.Join(s.Root, "/sys/devices/system/node/node*"))
@@ -80,7 +80,7 @@ func (s *System) agentCPUs() []int {
 	return nil
 }
 
-// maxCPUs is larger than the number of CPUs of any machine.
+// maxCPUs bounds the CPU numbers of a list. No machine has as many CPUs.
 const maxCPUs = 8192
 
 // cpuList parses the kernel's lists of CPUs, like 0-3,8.

@@ -73,7 +73,8 @@ func (s *System) switches(ctx context.Context) []Finding {
 		}}
 	}
 	if _, err := s.Output(ctx, "ovs-appctl", "--timeout=5", "version"); err != nil {
-		// The database still has the former state of connections and ports.
+		// Without the daemon, the database still has the former state of connections and ports, so
+		// that is not checked.
 		return []Finding{{Check: "Open vSwitch", Level: Fail, Found: "its daemon ovs-vswitchd does not answer: " + err.Error(), Advice: "as root: systemctl restart openvswitch-switch"}}
 	}
 	var out []Finding
@@ -109,7 +110,7 @@ func (b bridges) control(r row) (out []Finding) {
 		c := b.controllers[id]
 		target, status := c.text("target"), c.pairs("status")
 		switch {
-		case strings.HasPrefix(target, "ptcp:") || strings.HasPrefix(target, "pssl:"): // whoever comes, if anybody does
+		case strings.HasPrefix(target, "ptcp:") || strings.HasPrefix(target, "pssl:"): // no controller has to connect
 		case c.text("is_connected") != "true":
 			found := "not connected to " + target
 			if why := status["last_error"]; why != "" {
@@ -132,7 +133,8 @@ func (b bridges) control(r row) (out []Finding) {
 	return out
 }
 
-// plainID returns a datapath ID in one form, since it can be written in several.
+// plainID returns a datapath ID in a canonical form: in lower case, without a prefix 0x and without
+// leading zeros.
 func plainID(id string) string {
 	return strings.TrimLeft(strings.TrimPrefix(strings.ToLower(id), "0x"), "0")
 }
@@ -167,7 +169,8 @@ func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) 
 	return out
 }
 
-// gone reports whether the machine has no such interface. Open vSwitch may notice this late.
+// gone reports whether the machine has no interface of this name. Open vSwitch may notice late that an
+// interface is gone.
 func (s *System) gone(ctx context.Context, name string) bool {
 	if _, err := s.LookPath("ip"); err != nil {
 		return false
@@ -180,15 +183,16 @@ func (s *System) gone(ctx context.Context, name string) bool {
 type feature struct{ name, option string }
 
 var (
-	// merging offloads make the userspace datapath receive packets larger than the MTU.
+	// merging lists offloads that make the userspace datapath receive packets larger than the MTU.
 	merging = []feature{{"generic-receive-offload", "gro"}, {"large-receive-offload", "lro"}}
-	// leaving offloads leave checksums to a device.
+	// leaving lists offloads that leave checksums of sent packets to the device.
 	leaving = []feature{{"tx-checksumming", "tx"}}
 )
 
 // offloads checks for offloads of an interface that leave packets incomplete, or merge them, before
-// the userspace datapath reads them. Packets that the port itself sends are complete. So its own
-// tx-checksumming does not matter, but that of the other end of a veth does.
+// the userspace datapath reads them. Packets that the datapath sends by the port are complete. So
+// tx-checksumming of the port does not matter. If the port is an end of a veth, tx-checksumming of the
+// other end does.
 func (s *System) offloads(ctx context.Context, r, i row) (out []Finding) {
 	name := i.text("name")
 	warn := func(of string, features []feature, found string) {
@@ -200,7 +204,7 @@ func (s *System) offloads(ctx context.Context, r, i row) (out []Finding) {
 			out = append(out, bridgeFinding(r, Warn, fmt.Sprintf("%s has %s on: the userspace datapath %s", of, strings.Join(on, ", "), found), fmt.Sprintf("ethtool -K %s %s", of, strings.Join(options, " "))))
 		}
 	}
-	if i.pairs("status")["driver_name"] != "tun" { // there receive offloads do nothing
+	if i.pairs("status")["driver_name"] != "tun" { // receive offloads of a tun interface do nothing
 		warn(name, merging, "drops packets that were merged into some larger than the MTU")
 	}
 	if end := s.otherEnd(ctx, name); end != "" {

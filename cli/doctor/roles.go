@@ -25,10 +25,10 @@ type role struct {
 	part string
 	// config is the kind of the role's configuration. It is nil for a role without a configuration.
 	config *config.Kind
-	// ask checks what the configuration needs on the machine. unit is the account of the role's
-	// unit, or nil.
+	// ask checks whether the machine has what the configuration c needs. unit is the user of the
+	// role's systemd unit, whose access to files is checked, or nil.
 	ask func(ctx context.Context, c any, unit *account) []Finding
-	// seen reports whether the machine has a role that has no configuration.
+	// seen reports whether the machine has the role. It is for a role without a configuration.
 	seen func(context.Context, *System) bool
 }
 
@@ -63,9 +63,9 @@ func Parts() []string {
 	return parts
 }
 
-// Examine checks the machine for its roles, and notes what it lacks for the others. Only its roles
-// can fail. They are the given ones, or else those whose configuration in the folder differs from
-// the package's own.
+// Examine checks the machine for its roles, and returns notes about what it lacks for other roles. Only
+// findings about its roles can have the level Fail. Its roles are the asked ones. If none is asked, they
+// are those whose configuration in the folder differs from the one that the package installs.
 func (s *System) Examine(ctx context.Context, folder string, asked []string) []Finding {
 	var needed, notes []Finding
 	for _, r := range roles() {
@@ -96,7 +96,8 @@ func (r role) read(folder string) (any, error) {
 // file returns the path of the role's configuration.
 func (r role) file(folder string) string { return filepath.Join(folder, r.part+".yaml") }
 
-// given reports whether a configuration gives the machine the role.
+// given reports whether the configuration c shows that the machine has the role. err is the error of
+// reading it.
 func (r role) given(c any, err error) bool {
 	var wrong config.Problems
 	if err != nil && !errors.As(err, &wrong) {
@@ -105,8 +106,8 @@ func (r role) given(c any, err error) bool {
 	if len(config.Changed(c, r.config.Default(), "data_dir", "state_dir")) > 0 {
 		return true
 	}
-	// The package's example lacks settings that only its owner knows. Any other problem shows that
-	// somebody has edited the file.
+	// The configuration that the package installs lacks settings that only the operator knows. Any
+	// other problem shows that somebody has edited the file.
 	var usual config.Problems
 	_, err = r.config.Load(config.Sources{})
 	_ = errors.As(err, &usual)
@@ -137,7 +138,8 @@ func (s *System) examine(ctx context.Context, r role, folder string, c any, err 
 	return out
 }
 
-// note returns a finding about a role that the machine does not have.
+// note converts a finding to one about a role that the machine does not have. Its level is Info at
+// most.
 func (f Finding) note() Finding {
 	f.Note = true
 	if f.Level == Fail || f.Level == Warn {
@@ -146,7 +148,7 @@ func (f Finding) note() Finding {
 	return f
 }
 
-// unitUser is the user of the package's units for controller and agent.
+// unitUser is the user of the package's systemd units, such as those of controller and agent.
 const unitUser = "sluice"
 
 // account is a user for whom access to files is tested.
@@ -155,8 +157,8 @@ type account struct {
 	credential *syscall.Credential
 }
 
-// unitAccount returns the account of the units. It returns nil if there is none, or if this process
-// is not root and so cannot test it.
+// unitAccount returns the account of unitUser. It returns nil if there is none, or if this process is
+// not root and so cannot test the account's access.
 func unitAccount(uid int) *account {
 	if uid != 0 {
 		return nil

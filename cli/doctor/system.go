@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// Socket buffers that keep one connection of 1 Gbit/s at 150 ms round-trip time busy, with a
-// reserve.
+// wantBuffer is the size of a socket buffer in bytes that keeps a connection of 1 Gbit/s with a
+// round-trip time of 150 ms busy, with a reserve.
 const wantBuffer = 64 << 20
 
 func openFiles() uint64 {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
-		return math.MaxUint64 // unknown: nothing to complain about
+		return math.MaxUint64 // the limit is unknown, so no finding is made
 	}
 	return l.Max
 }
@@ -111,11 +111,11 @@ func (s *System) buffer(name string) Finding {
 	return f
 }
 
-// wantNeighbours is the number of hosts in its own networks that an agent should be able to serve.
+// wantNeighbours is the number of hosts on the agent's own networks that it should be able to serve.
 const wantNeighbours = 8192
 
 // neighbours checks a limit of the neighbour tables, which all interfaces and network namespaces of
-// the machine share (arp(7)). Packets to further hosts are lost.
+// the machine share (arp(7)). Packets to hosts beyond the limit are lost.
 func (s *System) neighbours(name string) Finding {
 	got := s.read(sysctlPath(name))
 	n, err := strconv.Atoi(got)

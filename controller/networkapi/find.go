@@ -14,8 +14,9 @@ import (
 
 // Paths holds the operations below /api/v1/path.
 type Paths struct {
-	// Available returns the bandwidth that a link has left after promises. If it is nil, the
-	// measured one is used. Set it before the API runs.
+	// Available returns the bandwidth that the promises of services, which are reserved bandwidths,
+	// leave free on a link. If it is nil, the measured available bandwidth is used. Set it before
+	// the API runs.
 	Available func(network.Link) uint64
 
 	server *server
@@ -135,7 +136,8 @@ func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Req
 	return from, to, r, cmp.Or(errFrom, errTo, errObjective, errExclude, errNumber)
 }
 
-// numbers refuses numbers with which every comparison is true, such as NaN.
+// numbers refuses NaN, which passes the checks of minimum and maximum because every comparison with it
+// is false.
 func numbers(in *pathInput) error {
 	for _, f := range []struct {
 		location string
@@ -160,7 +162,8 @@ func (p *Paths) excluded(texts []string) (map[network.PortRef]bool, error) {
 	return out, nil
 }
 
-// duration rounds up, so that a bound above zero does not become zero, which is no bound.
+// duration converts milliseconds to a Duration. It rounds up, so that a bound above zero does not
+// become zero, which means no bound.
 func duration(milliseconds float64) time.Duration {
 	return time.Duration(math.Ceil(milliseconds * float64(time.Millisecond)))
 }

@@ -60,7 +60,8 @@ const (
 	wantHost  = "no host with this address is known; it is learned from the first packet it sends"
 )
 
-// place parses a place and returns the port of a switch.
+// place parses a place, which is a known host's IP or MAC address, or SWITCH/PORT. It returns the port
+// of the switch.
 func (s *server) place(location, text string) (network.PortRef, error) {
 	if name, number, ok := strings.Cut(text, "/"); ok {
 		return s.port(location, text, name, number)
