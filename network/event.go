@@ -38,9 +38,9 @@ const (
 	// SwitchDrifted means that rules, groups or meters of a switch were not as declared. They were
 	// repaired, unless the event has a Reason why that failed.
 	SwitchDrifted
-	// EventsLeftOut means that some events were not published because there were too many: events
-	// about the hosts and the state of Port or, if Port has number 0, about refused claims at its
-	// switch or repairs of it.
+	// EventsLeftOut means that some events were not published because there were too many. They are
+	// events about the hosts and the state of Port. If Port has number 0, they are about refused
+	// claims at its switch, or repairs of the switch.
 	EventsLeftOut
 	// LoopFound means that Port was blocked because a foreign bridge, which the controller does not
 	// control, connects it with the port From. LoopGone means that the loop is gone and Port is used

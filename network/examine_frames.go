@@ -21,7 +21,7 @@ type probeReceiver struct {
 // link, or of a burst.
 type probeStream struct {
 	mac     openflow.MAC
-	mu      sync.Mutex // guards what the functions use
+	mu      sync.Mutex // guards the data that onFrame and missing use
 	onFrame func(at PortRef, frame []byte, now time.Time)
 	missing func() bool // reports whether a frame is still awaited
 	arrived signal      // set when a frame has arrived

@@ -22,7 +22,7 @@ type rechecks struct {
 
 	mu      sync.Mutex
 	pending []*recheck
-	wake    signal // set when one is pending
+	wake    signal // set when a recheck is pending
 
 	announceLimiter switchLimiter
 }
@@ -35,7 +35,7 @@ type recheck struct {
 	begun       time.Time
 	since       time.Time // start of the present series of probes
 	probes      int       // number of probes in the series
-	unreachable bool      // when last checked
+	unreachable bool      // whether the host was unreachable when last checked
 }
 
 var (

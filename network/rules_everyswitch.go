@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// EverySwitch declares under key, for every switch, what program returns for it: at once on the
-// connected switches, and on each other switch when it connects, before its rules are reconciled,
-// so that rules from before a restart are kept. program returns rules, groups and meters of the
-// given switch only. A later call with the same key replaces the declaration everywhere. A switch
-// that refuses keeps its previous rules and does not delay the others; EverySwitch returns the
-// errors by switch.
+// EverySwitch declares under key, for every switch, what program returns for the switch. It applies
+// the declaration to the connected switches at once. For a switch that connects later, the
+// declaration is made before the switch's rules are reconciled, so that rules from before a restart
+// are kept. program returns rules, groups and meters of the given switch only. A later call with the
+// same key replaces the declaration everywhere. A switch that refuses keeps its previous rules and
+// does not delay the others; EverySwitch returns the errors by switch.
 func (o *Owner) EverySwitch(ctx context.Context, key string, program func(openflow.DatapathID) Program) (refused map[openflow.DatapathID]error) {
 	o.mu.Lock()
 	o.perSwitch[key] = program

@@ -45,8 +45,7 @@ func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
 func (o *Owner) Name() string { return o.name }
 
 // GroupID returns a group number that is made from the owner's name and a number of the owner's
-// choice. It differs from the group numbers of all owners whose names have another hash in the low
-// 8 bits.
+// choice. It differs from the group numbers of every owner whose hash has other low 8 bits.
 func (o *Owner) GroupID(number uint16) uint32 { return rule.GroupID(o.ledgerOwner.Hash, number) }
 
 // Keys returns the keys under which something is declared.
@@ -58,8 +57,9 @@ func (o *Owner) Rules(key string) []InstalledRule {
 }
 
 // Shadowed returns, for each list of matches in of, the rules of other services that would shadow
-// rules of the owner with these matches, stage and offset: on any switch they come first for some of
-// the packets. If there are very many rules, not all of them are checked.
+// rules of the owner with these matches, at this stage and offset. A rule shadows another one if it
+// comes first for some of the same packets, on any switch. If there are very many rules, not all of
+// them are checked.
 func (o *Owner) Shadowed(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Shadowing {
 	return o.installer.ledger.Shadowed(o.ledgerOwner, s, offset, of)
 }

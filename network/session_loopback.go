@@ -16,7 +16,7 @@ type loopback struct {
 	mu       sync.Mutex
 	number   uint64
 	returned chan time.Time // receives the time at which the latest packet returns
-	failures int            // consecutive
+	failures int            // number of packets lost in a row
 	last     time.Time      // when the latest packet returned or was given up
 }
 

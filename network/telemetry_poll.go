@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// pollCounters reads the counters of all of the switch's ports, once immediately and then at the
-// same times as those of all other switches, so that the packets that one end of a link has sent
+// pollCounters reads the counters of all of the switch's ports: once immediately, and then at the
+// same times as the counters of all other switches. So the packets that one end of a link has sent
 // can be compared with those that the other end has received. In between, and whichever source of
-// measurements is configured, it also reads them when probes of a link are missing.
+// measurements is configured, it also reads the counters when probes of a link are missing.
 func (s *Switch) pollCounters(ctx context.Context) {
 	polled := s.n.cfg.Measure != MeasureSFlow
 	timer := time.NewTimer(0)

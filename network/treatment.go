@@ -14,8 +14,8 @@ import (
 type Treatment struct {
 	// Name names the promise, for instance the class of traffic.
 	Name string `json:"name"`
-	// DSCP marks the packets between two carriers, where nothing else distinguishes them from
-	// packets without the treatment. Zero means no mark.
+	// DSCP marks the packets between two machines of the carrier, such as agents, where nothing else
+	// distinguishes them from packets without the treatment. Zero means no mark.
 	DSCP uint8 `json:"dscp,omitempty"`
 	// Own is the DSCP of the packets where an end host sees them.
 	Own uint8 `json:"own,omitempty"`
@@ -25,8 +25,8 @@ type Treatment struct {
 type Carried struct {
 	Treatment string
 	At        PortRef
-	// Between reports whether the packets travel between two carriers and have the treatment's
-	// DSCP.
+	// Between reports whether the packets travel between two machines of the carrier, such as
+	// agents, and have the treatment's DSCP.
 	Between bool
 }
 
@@ -38,8 +38,8 @@ type Promiser interface {
 	Loaded() <-chan struct{}
 	// Treatment returns the treatment of packets with these headers, or false if they have none.
 	Treatment(openflow.Match) (Treatment, bool)
-	// Queue returns the queue for the packets at a port. It is zero if there is none yet, or if
-	// their DSCP selects it.
+	// Queue returns the number of the queue for the packets at a port. It is zero if there is no
+	// queue yet, or if the DSCP of the packets selects the queue.
 	Queue(Carried) uint32
 	// Carry tells the service by which ports packets of treatments leave switches now. A port that
 	// has not been reported for some time counts as unused. Carry does not block.

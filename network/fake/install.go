@@ -9,8 +9,8 @@ import (
 )
 
 // Install adds the part of a program for one switch to the table, in the form that the
-// controller writes to a switch with one table: groups and meters first, and each path's rule
-// with the actions of its mark. It stops at the first error.
+// controller writes to a switch with one table. It adds groups and meters first. Each path's rule
+// includes the actions of its mark. Install stops at the first error.
 func (t *FlowTable) Install(sw openflow.DatapathID, p rule.Program) error {
 	for _, m := range p.Meters {
 		if m.Switch != sw {

@@ -132,9 +132,9 @@ func blockRules(at topology.PortRef) []rule.Rule {
 }
 
 // Shrink returns the rules and outputs that two base programs have in common. A change from one
-// tree to another by way of the result never closes a loop, in whatever order the switches apply
-// it: until all have shrunk, every switch forwards along the old tree or a part of it, and after
-// that along a part of the new tree.
+// tree to another that first applies the result on all switches never closes a loop, in whatever
+// order the switches apply it. Until all have applied the result, every switch forwards along the
+// old tree or a part of it. After that, every switch forwards along a part of the new tree.
 func Shrink(old, new rule.Program) rule.Program {
 	type place struct {
 		s openflow.DatapathID

@@ -42,7 +42,7 @@ type Claim struct {
 	subject  netip.Addr // the claimed address; invalid if the host is said to have moved
 	question atomic.Pointer[Question]
 	since    time.Time   // when the claim was opened
-	source   observation // of the newest claimant
+	source   observation // the observation of the newest claimant
 	// observed holds, for a claim that the host has moved, the observations from its packets since
 	// then, one for each address: the host may have taken over several addresses.
 	observed []observation
@@ -71,9 +71,9 @@ const (
 	notDelivered = -1
 	// maxDelivery is how much longer than Confirm a claim waits for such a question.
 	maxDelivery = 3 * time.Second
-	// deliveryFactor times the question's delivery time is added to Confirm: the switch forwards
-	// the answer no faster than the question, and the question waits in the host's queue, on the
-	// way back and on the way to the controller.
+	// deliveryFactor times the question's delivery time is added to Confirm, because the switch
+	// forwards the answer no faster than the question. Further delays arise in the host's queue, on
+	// the way back and on the way to the controller.
 	deliveryFactor = 3
 )
 

@@ -16,7 +16,7 @@ type Flows struct {
 	base  rule.Cookie // a cookie with rule number zero
 	next  uint32
 	rules map[flowKey]FlowRule
-	watch *FlowWatch // the latest, or nil
+	watch *FlowWatch // the latest watch, or nil
 }
 
 // FlowWatch holds the flows that have changed since it began.

@@ -22,9 +22,10 @@ type precedingRule struct {
 }
 
 // Shadowed returns, for each list of matches in of, the other owners whose rules would shadow rules
-// of the owner with these matches, stage and offset: on any switch they come first for some of the
-// packets. It leaves out rules that only admit packets, or check where they come from. If there are
-// very many rules, it does not compare all of them.
+// of the owner with these matches, at this stage and offset. A rule shadows another one if it comes
+// first for some of the same packets, on any switch. Shadowed leaves out rules that only admit
+// packets, or check where packets come from. If there are very many rules, it does not compare all
+// of them.
 func (l *Ledger) Shadowed(o *Owner, stage rule.Stage, offset uint16, of [][]openflow.Match) [][]rule.Shadowing {
 	if len(of) == 0 {
 		return nil

@@ -12,10 +12,10 @@ const (
 	PuntsLost diagnosis.Fault = "punts-lost"
 )
 
-// Counters holds what the switches at the ends of a Direction counted while its frames were in flight:
-// packets that left by the sending port and arrived at the receiving one, of any kind, and those
-// that matched the rule which passes the Direction's frames to the controller. A value is nil if the
-// switch does not report it.
+// Counters holds what the switches at the ends of a Direction counted while its frames were in flight.
+// Left counts packets of any kind that left by the sending port, and Came those that arrived at the
+// receiving port. Matched counts the packets that matched the rule which passes the Direction's
+// frames to the controller. A value is nil if the switch does not report it.
 type Counters struct {
 	Left, Came, Matched *uint64
 }

@@ -8,9 +8,9 @@
 // what does not arrive, searches for the largest size that does, and compares what arrives byte
 // by byte. [Judge] returns the faults of a link's two directions, their places, and what to do.
 //
-// A Direction never sends more than [MaxFrames]. Its frames have their own source address and
-// random marks, so that nobody who has not seen a frame can forge its arrival, and a switch
-// between the two that learns addresses never sees one address on two links.
+// A Direction never sends more than [MaxFrames]. Its frames have random marks, so that nobody who
+// has not seen a frame can forge its arrival. They have a source address of their own, so that a
+// switch between the two ends that learns addresses never sees one address on two links.
 //
 // The package makes decisions and keeps state. The caller sends, receives, installs rules and
 // runs timers, and must not call the methods of a Direction concurrently.

@@ -58,8 +58,8 @@ type Part struct {
 	Group *rule.Group
 }
 
-// Plan holds the parts of all switches for a destination in the order in which they are written:
-// the parts of one wave at the same time, the destination switch's part first, then those of the
+// Plan holds the parts of all switches for a destination, in waves. The parts of one wave are written
+// at the same time. The first wave is the destination switch's part, and the next are those of the
 // nearest switches. A switch that has its new rules sends to switches that have theirs, and the
 // others still send as before, so that no packet loops in between. A switch without a path to the
 // destination has no part.

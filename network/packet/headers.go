@@ -144,10 +144,10 @@ type Headers struct {
 	NDLink   openflow.MAC
 	NDFlags  uint8
 
-	// L3, L4, Payload and End are offsets into the frame: of the header after Ethernet and tags,
-	// of the transport (or ICMP) header, of the data after it, and of the end of the packet
-	// without Ethernet padding. The offset of a missing header is zero. End may lie beyond a
-	// frame that the switch has cut short.
+	// L3, L4, Payload and End are offsets into the frame. L3 is the offset of the header after
+	// Ethernet and tags, L4 that of the transport (or ICMP) header, and Payload that of the data
+	// after it. End is the end of the packet without Ethernet padding. The offset of a missing header
+	// is zero. End may lie beyond a frame that the switch has cut short.
 	L3, L4, Payload, End int
 }
 

@@ -16,10 +16,10 @@ type Loss struct {
 	Path      float64
 	Packets   uint64
 	Since, At time.Time
-	// Queue is the share of all packets of the loss window that queues have lost: those that the
-	// sending port has dropped, and those lost beyond Path's share in intervals in which the link
-	// was full or lost more than in the latest intervals. QueueAt is the end of the last interval
-	// with such losses, zero if there is none.
+	// Queue is the share of all packets of the loss window that queues have lost. It counts packets
+	// that the sending port has dropped. In intervals in which the link was full or lost more than in
+	// the latest ones, it also counts the losses beyond Path's share. QueueAt is the end of the last
+	// interval with losses by queues, zero if there is none.
 	Queue   float64
 	QueueAt time.Time
 }
@@ -234,9 +234,10 @@ func trafficSpread(sent, received []Rate) float64 {
 const minReadings = 6
 
 // uncertainty returns the possible error, in packets, of a sum that begins or ends at t, between two
-// readings. It is one packet for the counter's own steps, the packets sent while a reading was
-// awaited, and those that may have passed between t and the nearest reading beyond the mean rate,
-// given the spread of the link's traffic. The latter two are at most the packets of the interval.
+// readings. It adds up one packet for the counter's own steps, the packets sent while a reading was
+// awaited, and the difference from the mean rate between t and the nearest reading. That difference
+// follows from spread, the range of the link's traffic. The last two together are at most the packets
+// of the interval.
 func (p packetCount) uncertainty(t time.Time, spread float64) float64 {
 	for _, r := range p.rates {
 		before, after := t.Sub(r.begin()), r.At.Sub(t)
