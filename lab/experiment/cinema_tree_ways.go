@@ -121,13 +121,15 @@ func linksOf(l *lab.Lab) func(context.Context) (map[string]uint64, error) {
 // channel returns the number of the channel that the i-th viewer watches.
 func (l treeLoad) channel(i int) int { return i%l.channels + 1 }
 
-// missing returns the number of datagrams that have not arrived, or have arrived twice.
+// missing returns the number of datagrams that have not arrived, plus the number of those that have
+// arrived more than once.
 func missing(got testbed.Arrived, sent uint64) int {
 	once := got.Packets - got.Doubled
 	return int(max(sent, once)-min(sent, once)) + int(got.Doubled)
 }
 
-// messages returns how many changes of rules and groups the controller has sent to switches.
+// messages returns the number of changes of rules and groups that the controller has sent to
+// switches so far.
 func (rig *treeRig) messages(ctx context.Context) (float64, error) {
 	m, err := rig.Metrics(ctx)
 	return m.Sum("sluice_network_flow_mods_total") + m.Sum("sluice_network_group_mods_total"), err
@@ -306,7 +308,7 @@ func (rig *floodRig) buckets(name string, number int, load treeLoad, flow func(i
 }
 
 // spanning returns a tree over all switches from root: for each switch, the links by which it
-// forwards.
+// forwards to others.
 func spanning(t lab.Topology, root string) map[string][]string {
 	onward, reached := map[string][]string{}, map[string]bool{root: true}
 	for queue := []string{root}; len(queue) > 0; queue = queue[1:] {

@@ -120,7 +120,8 @@ func (r *fatTreeRig) agents(ctx context.Context, subflows int) (stop func(), err
 	return stop, nil
 }
 
-// introduceHosts makes all pairs exchange a packet, so that hosts are known, and know each other.
+// introduceHosts makes the two hosts of each flow exchange a packet, so that the controller knows
+// the hosts, and they know each other's addresses.
 func (r *fatTreeRig) introduceHosts(ctx context.Context, flows []matrixFlow) error {
 	group := tasks.New()
 	defer group.Stop()

@@ -48,7 +48,8 @@ type contender struct {
 	start func(ctx context.Context, env *Env, dir string, port int) (*testbed.Daemon, error)
 }
 
-// peer reports whether the contender is another project's: measuring continues without it.
+// peer reports whether the contender is another project's. If such a contender fails, measuring
+// continues without it.
 func (c contender) peer() bool { return !strings.HasPrefix(c.name, "Sluice") }
 
 func contenders() []contender {

@@ -217,7 +217,8 @@ func runFlows(ctx context.Context, l *lab.Lab, n *testbed.Network, flows []qosFl
 	return out, nil
 }
 
-// introduceHosts makes every pair of hosts exchange a packet, so that all hosts are known.
+// introduceHosts makes the two hosts of each flow exchange a packet, so that the controller knows
+// them.
 func introduceHosts(ctx context.Context, l *lab.Lab, flows []qosFlow) error {
 	var all sync.WaitGroup
 	errs := make(chan error, len(flows))
@@ -252,8 +253,8 @@ func (o *qosOutcome) run(ctx context.Context, l *lab.Lab) (err error) {
 	return err
 }
 
-// watchPlaces requests the flows' places until it is stopped, and keeps the latest of each, by
-// destination: a host receives one flow.
+// watchPlaces requests the places of the flows until it is stopped. It returns the latest place of
+// each flow by the flow's destination, because each host receives only one flow.
 func watchPlaces(ctx context.Context, n *testbed.Network) map[netip.AddrPort]*critical.Record {
 	seen := map[netip.AddrPort]*critical.Record{}
 	for tasks.Sleep(ctx, 200*time.Millisecond) == nil {

@@ -17,7 +17,7 @@ import (
 // watchQueue is how many changes a watcher may be behind before its channel is closed.
 const watchQueue = 1024
 
-// operationTimeout bounds each operation of a caller without a deadline.
+// operationTimeout bounds each operation, in addition to the caller's own deadline.
 const operationTimeout = 10 * time.Second
 
 // Store keeps its entries in an etcd cluster. Open creates one.

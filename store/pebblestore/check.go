@@ -40,17 +40,18 @@ type Report struct {
 	Denied bool `json:"denied"`
 	// Latest is the time of the latest snapshot; zero if there is none.
 	Latest time.Time `json:"latest,omitzero"`
-	// Aside lists the damaged stores that are kept beside this one.
+	// Aside lists the replaced stores that are kept beside this one.
 	Aside []Aside `json:"aside,omitempty"`
 
 	content content
 	isEtcd  bool // the folder contains the store of an earlier version
 }
 
-// Aside is a damaged store that has been replaced, and is kept beside the present one.
+// Aside is a store that has been replaced, because it was damaged or by a restoration, and that is
+// kept beside the present one.
 type Aside struct {
 	Path string `json:"path"`
-	// Reason describes the damage.
+	// Reason describes the damage, or says how the store was replaced.
 	Reason string `json:"reason"`
 }
 
@@ -199,7 +200,7 @@ func hasContent(folder string) (bool, error) {
 	return len(entries) > 0, err
 }
 
-// asides returns the damaged stores that are kept below a data folder.
+// asides returns the replaced stores that are kept below a data folder.
 func asides(dir string) (all []Aside) {
 	folders, _ := filepath.Glob(filepath.Join(dir, damagedDatabase+"*")) // a pattern that is well-formed
 	for _, folder := range folders {

@@ -34,7 +34,7 @@ func databaseDir(dir string) string { return filepath.Join(dir, "store") }
 const (
 	unfinishedDatabase = "store.new-"
 	damagedDatabase    = "store.damaged-"
-	reasonFile         = "DAMAGE" // in a damaged database: what was found
+	reasonFile         = "DAMAGE" // in a replaced database: why it was replaced
 )
 
 // openDatabase opens the database in a folder. A nil fs means the machine's file system.

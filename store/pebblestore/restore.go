@@ -24,8 +24,8 @@ type Restored struct {
 }
 
 // Restore replaces a store by the entries of a snapshot, and keeps the previous store aside. No
-// controller may be using the folder. If Restore fails, or is interrupted before the new store is
-// complete, nothing has changed.
+// controller may be using the folder. Until the new store has been written completely, an error or
+// an interruption changes nothing.
 func Restore(ctx context.Context, dir, snapshot string) (Restored, error) {
 	at, entries, err := readSnapshot(snapshot, maxRestore)
 	if err != nil {

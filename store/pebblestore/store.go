@@ -22,7 +22,7 @@ const (
 	maxBytes = 1 << 30
 	// maxChange limits the keys and values of one Apply, in bytes; etcd has the same limit.
 	maxChange = 1536 << 10
-	// operationTimeout bounds each write of a caller without a deadline.
+	// operationTimeout bounds each write, in addition to the deadline of its context.
 	operationTimeout = 10 * time.Second
 	// closeTimeout bounds how long Close waits for a disk that does not respond.
 	closeTimeout = 10 * time.Second
@@ -93,7 +93,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Fresh reports whether there was no store when this one was opened.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// Damaged returns the damaged stores that are kept beside this one, until they are removed.
+// Damaged returns the stores that have been replaced, most of them because they were damaged, and
+// that are kept beside this one until they are removed.
 func (s *Store) Damaged() []Aside { return asides(s.opts.Dir) }
 
 // wrap adds the package's name to an error.
