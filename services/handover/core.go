@@ -49,8 +49,9 @@ type neighbours interface {
 }
 
 // receiver is what the service needs of a *domain.Receiver, the part of the protocol that handles
-// devices which come to this domain. Admit decides whether a DHCP message may be handled now. Attached and Left report
-// that a device has got its address at an edge port, or has left.
+// devices which come to this domain. Admit decides whether a DHCP message may be handled now. The
+// service calls Attached when a device has got its address at an edge port, and Left when a device has
+// left.
 type receiver interface {
 	Admit(mac openflow.MAC, h domain.Heading, e *domain.Evidence) domain.Admission
 	Attached(id string, e *domain.Evidence)

@@ -38,7 +38,7 @@ const associationTime = 10 * time.Second
 // association records how a device joined an edge port, as far as the controller sees it.
 type association struct {
 	up    time.Time // when the port came up
-	heard time.Time // when somebody at the port was first heard; zero if nobody was
+	heard time.Time // when a host at the port was first heard; zero if none was
 }
 
 // until returns how long the association took if a device's first DHCP message arrives now. A

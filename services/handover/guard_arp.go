@@ -221,7 +221,7 @@ func (s *guards) updateAnswers(ctx context.Context, id string) {
 	s.change(func() { m.answers = now })
 }
 
-// answersOutdated reports whether what switches answer about a device is not up to date.
+// answersOutdated reports whether the answers of switches about a device have to be updated.
 func (s *guards) answersOutdated(l *registry.Lease) bool {
 	now := s.answersOf(l.Device)
 	s.mu.Lock()
@@ -239,10 +239,10 @@ const (
 
 // gateways holds the routers at the border ports, whose MAC addresses devices have to know. Only
 // packets from the right border port count, so a device cannot pass itself off as the gateway. Our
-// own gateways are at the uplinks. Those of another domain's devices are asked for over the
+// own gateways are at the uplinks. Requests for the gateways of another domain's devices go over the
 // peering, where that domain's controller answers.
 type gateways struct {
-	asking kit.Loop // woken when somebody asks for a gateway with an unknown MAC address
+	asking kit.Loop // woken when a host asks for a gateway whose MAC address is unknown
 
 	mu    sync.Mutex
 	known map[netip.Addr]gateway // one entry for each address that has to be found
@@ -354,7 +354,7 @@ func (s *guards) askAtBorders(ip netip.Addr, peer string) {
 	frame := packet.AppendARPRequest(nil, serverMAC, netip.IPv4Unspecified(), ip, 0)
 	for at, border := range v.borders {
 		if border.Peer == peer {
-			_ = s.net.Send(at, frame) // a switch that is down is asked again when it is back
+			_ = s.net.Send(at, frame) // it fails for a switch that is down; the request is sent again when its port is up
 		}
 	}
 }

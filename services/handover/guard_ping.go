@@ -106,8 +106,8 @@ const (
 	maxUnreachable = 8
 )
 
-// unreachableHosts holds hosts at edge ports that have an address in a network of devices without
-// a lease. Packets of devices go to a border port, so they never reach such a host.
+// unreachableHosts holds the hosts at edge ports that use an address of a network of devices but hold
+// no lease. Packets of devices go to a border port, so they never reach such a host.
 type unreachableHosts struct {
 	mu    sync.Mutex
 	ports map[network.PortRef][]unreachableHost
@@ -161,8 +161,8 @@ func (s *unreachableHosts) errors(now time.Time) []string {
 const cannotReach = "devices cannot reach it: it has an address in their network, no lease, and stands behind no border port. " +
 	"Register it as a device with this address and let it ask by DHCP, or connect it behind a border port, or give it an address outside of the network"
 
-// noteUnreachable records and reports a host that claims an address in a network of devices
-// without a lease.
+// noteUnreachable records and reports a host that claims an address of a network of devices but holds
+// no lease.
 func (s *guards) noteUnreachable(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) {
 	if _, within := v.homeOf(h.Src); !within {
 		return

@@ -207,8 +207,8 @@ func (s *guards) expireFloods() {
 	}
 }
 
-// silenceTime is how long a switch drops what a port sends before the controller checks again, and
-// how long a port has been quiet when its end is reported.
+// silenceTime is how long a switch drops a port's violating packets before the controller checks the
+// port again. It is also how long a port must be quiet before the end of its violation is reported.
 const silenceTime = 10 * time.Second
 
 // violation is a kind of packet that no host at an edge port may send, unless the port is a border
@@ -219,8 +219,8 @@ type violation struct {
 	// event is the prefix of the kinds of events. The event with the suffix .started is published
 	// once for a port, and the one with .ended when the port has been quiet for long enough.
 	event string
-	// begins and ends are the log messages for these two events. does is the verb by which the
-	// status describes what a host does.
+	// begins and ends are the log messages for these two events. does is the status' text for what a
+	// host does; the source address follows it.
 	begins, ends, does string
 	// rules returns the rules that drop such packets from a port for silenceTime.
 	rules func(*view, network.PortRef) []network.Rule
@@ -301,7 +301,7 @@ func (o *violation) expire(now time.Time) map[network.PortRef]uint64 {
 	ended := map[network.PortRef]uint64{}
 	for at, p := range o.ports {
 		quiet := now.Sub(p.last)
-		if !p.silent && quiet >= silenceTime || quiet >= 3*silenceTime { // a switch that is gone reports nothing
+		if !p.silent && quiet >= silenceTime || quiet >= 3*silenceTime { // a switch that has disconnected does not report the end of its rules
 			ended[at] = p.dropped
 			delete(o.ports, at)
 		}
@@ -400,7 +400,7 @@ func newRogues() *violation {
 	}
 }
 
-// fromServers returns a match of what DHCP servers send to clients.
+// fromServers returns a match of DHCP messages from servers to clients, with the additional fields more.
 func fromServers(more ...openflow.OXM) openflow.Match {
 	return openflow.MustMatch(append(more, openflow.EthType(packet.TypeIPv4), openflow.IPProto(packet.ProtoUDP),
 		openflow.UDPSrc(dhcpServerPort), openflow.UDPDst(dhcpClientPort))...)

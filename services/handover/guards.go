@@ -17,7 +17,7 @@ import (
 // ARP requests. It belongs to no host.
 var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 
-// guards answers for addresses, and enforces which addresses hosts may use and what they may send.
+// guards answers ARP, and enforces which addresses hosts may use and which packets they may send.
 type guards struct {
 	*core
 	placement   *placement

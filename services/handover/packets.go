@@ -174,7 +174,7 @@ func (s *packetHandler) mayFollow(id string, now time.Time) bool {
 	return true
 }
 
-// heardAt records that somebody at a port was heard.
+// heardAt records that a host at a port was heard, if none has been since the port came up.
 func (s *packetHandler) heardAt(at network.PortRef, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

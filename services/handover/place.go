@@ -27,8 +27,8 @@ type placement struct {
 	history *history
 }
 
-// mobile holds what the service does for one device. It is changed only by jobs of the device in
-// the work queue, and under the service's lock.
+// mobile is the state of serving one device. Only jobs of the device in the work queue change it, and
+// they hold the service's lock.
 type mobile struct {
 	// plan is the plan whose rules are declared in the ledger. rules are all declared rules of the
 	// device: those of plan, and those of a prepared place.
@@ -112,7 +112,7 @@ func (s *placement) forgetMobile(id string) {
 	}
 }
 
-// wantAt returns what the planner is asked for to serve a device at places.
+// wantAt returns the planner's input for a plan that serves a device at places.
 func (s *placement) wantAt(d registry.Device, ip netip.Addr, via string, places ...route.Place) route.Want {
 	w := route.Want{IP: ip, Home: d.HomeMAC(), Places: places}
 	for _, r := range s.settings.Borders {
@@ -336,7 +336,7 @@ func (m *mobile) hasPrepared() bool { return m.state == prepared || m.state == b
 // PlaceOf returns the port and MAC address of an attached device, and reports whether the device uses
 // the given address there. It finds the device by the MAC address or, if that is zero, by the IP
 // address. The network calls PlaceOf so that ARP packets cannot move a device: only the device's class
-// decides what may.
+// decides what may move it.
 func (s *core) PlaceOf(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
 	d, known := s.registry.DeviceByIP(ip)
 	if !mac.IsZero() {

@@ -61,7 +61,7 @@ func (s *placement) reroute(ctx context.Context, id string) {
 	}
 }
 
-// replan serves a device where it is, and updates what switches answer about its addresses.
+// replan serves a device at its present place, and updates the ARP answers of switches about it.
 func (s *placement) replan(ctx context.Context, id, cause string) error {
 	err := s.serve(ctx, id, cause)
 	if err == nil {
@@ -70,7 +70,7 @@ func (s *placement) replan(ctx context.Context, id, cause string) error {
 	return err
 }
 
-// serve makes a new plan for where the device is, and writes the rules that differ.
+// serve makes a new plan for the device's present place, and writes the rules that differ.
 func (s *placement) serve(ctx context.Context, id, cause string) error {
 	d, known := s.registry.Device(id)
 	l, leased := s.registry.Lease(id)
@@ -128,8 +128,8 @@ const (
 	// tentativeAge is how recent a device's last move must be at a start for the move to be
 	// tentative. A device that moved earlier has asked again since, or given up.
 	tentativeAge = 5 * time.Minute
-	// tentativeTime is how long after a start both places of a tentative move are served: within
-	// it a daemon has joined a network, or has asked for it a second time.
+	// tentativeTime is how long after a start both places of a tentative move are served. In that
+	// time a daemon has joined a network, or has asked to join it a second time.
 	tentativeTime = 30 * time.Second
 )
 
@@ -151,9 +151,10 @@ func (s *placement) previousPlace(op *operation, l *registry.Lease) *registry.At
 	return l.Left
 }
 
-// planCurrent plans for where a device is and, while its last move is tentative, also for where it
-// was. The switch of the previous place may connect last. Until it has connected, or is no longer
-// waited for, planCurrent returns an error, and the rules in the switches serve both places.
+// planCurrent returns a plan for a device's present place and, while its last move is tentative, also
+// for its previous place, which it then returns. The switch of the previous place may be the last to
+// connect. Until it has connected, or the service has stopped waiting for switches, planCurrent returns
+// an error. The rules that are in the switches already serve both places meanwhile.
 func (s *placement) planCurrent(op *operation, l *registry.Lease) (p route.Plan, previous *registry.Attachment, err error) {
 	if previous = s.previousPlace(op, l); previous != nil {
 		p, err = s.plan(op, placeOf(previous), placeOf(l.Attachment))
@@ -176,8 +177,8 @@ func (s *placement) topologyHasSettled() bool {
 }
 
 // confirmMove ends a tentative move: the device has asked again at its new place. The old place is
-// served for another overlap, because packets that the device sent there before it gets the answer
-// are still in flight.
+// served for another overlap, because packets that the device sends there until it gets the answer may
+// still be in flight.
 func (s *placement) confirmMove(id string) {
 	m := s.mobileOf(id)
 	x := m.second
@@ -189,8 +190,8 @@ func (s *placement) confirmMove(id string) {
 	s.setSecond(id, m, stepMove, &second{place: x.place, peer: x.peer, cause: x.cause}, overlap)
 }
 
-// restore declares the rules of a device that has none in the ledger, whatever the switches have.
-// A switch gets its rules after those beyond it, towards the device, have theirs.
+// restore declares the rules of a device that has none in the ledger, whatever rules the switches have.
+// A switch gets its rules after the switches between it and the device have theirs.
 func (s *placement) restore(ctx context.Context, op *operation, p route.Plan, left *registry.Attachment) error {
 	if err := s.declare(ctx, op, p, p.Program.Rules, rule.ApplyOptions{Atomic: true, Waves: route.Inward(p)}, true); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 type Border struct {
 	Name string
 	At   network.PortRef
-	// Peer names the neighbour behind it; empty for an uplink.
+	// Peer names the neighbour behind the port; empty for an uplink.
 	Peer string
 }
 

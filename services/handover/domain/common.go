@@ -26,8 +26,8 @@ type common struct {
 	delivered func(ctx context.Context, n *neighbour, id string, o Unsent, err error) error
 }
 
-// mayGiveAway reports whether the device is here as far as is known; r is nil for a device that
-// has not been abroad.
+// mayGiveAway reports whether the device is in this domain, as far as is known. r is nil for a device
+// that has no record.
 func (s *common) mayGiveAway(r *Record, home string) bool {
 	if r == nil || r.Gone {
 		return home == s.self

@@ -111,7 +111,7 @@ func (s *Origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Re
 	}
 	m := r.outgoing(n.Name)
 	if m == nil || m.ID != in.Move {
-		return nil // the same was said before
+		return nil // an earlier message said the same
 	}
 	if r.needsProof(n.Name) && !proven {
 		return refuse(CodeBusy, "the move of %s has begun anew", r.ID)
@@ -171,16 +171,16 @@ func (s *Origin) cancelOutgoing(ctx context.Context, r *Record) {
 	r.Move = nil
 }
 
-// giveBack sends the packets of a device of ours to a neighbour that still has it. The device had
-// come home and gone back there before we could tell the neighbour. The refusal must contain
-// evidence that the device is there.
+// giveBack sends the packets of a device of ours to a neighbour that still has the device. The device
+// had come home and gone back to the neighbour before we could tell the neighbour. The neighbour's
+// refusal must contain evidence that the device is there.
 func (s *Origin) giveBack(ctx context.Context, n *neighbour, r *Record, err error) {
 	refusal, _ := errors.AsType[*Refusal](err)
 	if refusal.Evidence.check() != nil {
 		return
 	}
 	if r.ConfirmedWith != n.Name {
-		if wrong := s.prove(ctx, n, r, refusal.Evidence); wrong != nil { // asks nobody, because the device is our own
+		if wrong := s.prove(ctx, n, r, refusal.Evidence); wrong != nil { // prove asks no neighbour, because the device is our own
 			s.violation(n, KindComplete, wrong)
 			return
 		}

@@ -15,8 +15,8 @@ import (
 
 // Neighbour is another domain with which this one has an agreement.
 type Neighbour struct {
-	// Name is the neighbour's name here and in the certificate we issued to it. It must be the
-	// name that it uses itself.
+	// Name is the neighbour's name here and in the certificate that we issued to it. It must be the
+	// name that the neighbour uses itself.
 	Name string
 	// URL is the address of the API of the neighbour's controller, like https://192.0.2.1:8443.
 	URL string
@@ -53,11 +53,11 @@ type Timing struct {
 	// Forget is how long neighbours are not asked again for a hardware address that none of them
 	// knew. Default 5 s.
 	Forget time.Duration
-	// Hello is how often a neighbour is sent a hello. It shows whether the neighbour is there, and
-	// keeps the connection open. Default 10 s.
+	// Hello is the interval of the hello messages to a neighbour. They show whether the neighbour can
+	// be reached, and keep the connection open. Default 10 s.
 	Hello time.Duration
-	// Retry is the first and RetryMax the longest pause between attempts to deliver the outbox to
-	// a neighbour. Defaults 100 ms and 10 s.
+	// Retry is the first pause between attempts to deliver the outbox to a neighbour, and RetryMax
+	// the longest. Defaults 100 ms and 10 s.
 	Retry, RetryMax time.Duration
 }
 

@@ -17,17 +17,17 @@
 //	t5           S sends to R alone and tells the domain that it has the packets from
 //
 // Without notice (reactive), R asks all neighbours at once who has the unknown device (query), and
-// claims it from the one that does (claim); from t3 on all is the same. A withdraw revokes an
-// earlier message.
+// claims the device from the neighbour that has it (claim). From t3 on the steps are the same. A
+// withdraw revokes an earlier message.
 //
 // # The chain
 //
 // A domain keeps one Record for each visitor, for each own device that is in another domain, and for
 // each device that is changing domains. In it, upstream is the neighbour from which the device's
 // packets come (none at home), and downstream the one to which they go (none where the device is). A
-// device that goes from A to B and then to C makes a chain of these domains. A device that comes back to a domain of the chain
-// shortens it, and the part that is no longer needed is withdrawn. Where its packets pass through
-// R already, R branches them itself and the origin sends nothing twice.
+// device that goes from A to B and then to C makes a chain of these domains. A device that comes back
+// to a domain of the chain shortens the chain, and the part that is no longer needed is withdrawn. If
+// the device's packets pass through R already, R branches them itself and the origin sends no copies.
 //
 // # Trust
 //

@@ -25,8 +25,8 @@ const (
 	KindWithdraw Kind = "withdraw"
 )
 
-// Envelope is part of every message. It makes the message valid only once, only now, and only for
-// the receiver.
+// Envelope is part of every message. It makes the message valid only once, only for a short time, and
+// only for the receiver.
 type Envelope struct {
 	From string    `json:"from" maxLength:"63" doc:"Domain that sends it"`
 	To   string    `json:"to" maxLength:"63" doc:"Domain that it is for"`

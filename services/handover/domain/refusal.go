@@ -22,7 +22,7 @@ const (
 	CodeMalformed Code = "malformed"
 	// CodeNotYours: the sender may not say this about the device.
 	CodeNotYours Code = "not-yours"
-	// CodePrefix: the device's address is not one that the sender may bring.
+	// CodePrefix: the sender may not bring a device with this address.
 	CodePrefix Code = "prefix"
 	// CodeTaken: an address of the device belongs to another host.
 	CodeTaken Code = "taken"

@@ -197,7 +197,7 @@ func (h *leaseholder) save() {
 	}
 }
 
-// setNeighbour tells the kernel the gateway's address in the device's present network.
+// setNeighbour tells the kernel the gateway's MAC address in the device's present network.
 func (h *leaseholder) setNeighbour(mac openflow.MAC) {
 	router, ok := h.router()
 	if !ok {

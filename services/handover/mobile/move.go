@@ -55,7 +55,7 @@ type attempt struct {
 	why     string
 	started time.Time
 	cancel  context.CancelFunc
-	// both reports whether the datapath listens to from and target.
+	// both reports whether the datapath receives on from and target.
 	both    bool
 	waiting []chan<- result
 }
@@ -253,7 +253,7 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		d.retransmit(a.target)
 	}
 	a.target.joined, a.target.failures = true, 0
-	a.target.sample.Silent, a.target.sample.Since = false, time.Time{} // the network has answered on it
+	a.target.sample.Silent, a.target.sample.Since = false, time.Time{} // the network has answered on the target
 	if d.active != a.target {
 		d.active, d.since = a.target, time.Now()
 	}
@@ -276,8 +276,9 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 	d.decide()
 }
 
-// checkAddress returns an error if the network grants another address than the one that the
-// device's connections use, unless there is no other network, or somebody has asked for this one.
+// checkAddress returns an error if the network grants another address than the one that the device's
+// connections use. It returns nil if the device has no other usable network, or if a user or the
+// network has asked for this move.
 func (d *Daemon) checkAddress(a *attempt, l lease.Lease) error {
 	if a.from == nil || !a.from.usable() || !a.from.joined || !d.leaseholder.lease.Valid(time.Now()) || d.requested == a.target.Name || len(a.waiting) > 0 {
 		return nil
@@ -323,7 +324,7 @@ func (d *Daemon) abandon(why error) {
 	d.attempt = nil
 	a.cancel()
 	if a.both && d.active == a.from {
-		a.target.markLeft(d.cfg.Overlap) // the network may send there already
+		a.target.markLeft(d.cfg.Overlap) // the network may send to the target already
 		if err := d.use(a.from); err != nil {
 			d.log.Warn("the datapath still listens to two interfaces", "error", err)
 		}

@@ -158,8 +158,8 @@ const retransmitWithin = time.Second
 
 // retransmit lets TCP continue at once after a radio has died: a sender that has sent everything
 // would wait for its own timeout, at least 200 ms on Linux. A connection's last segment shows the
-// peer what is missing before it, as TCP's tail loss probe would (RFC 8985, section 7), and its
-// last acknowledgment lets the peer send what shows the same to us.
+// peer which earlier segments are missing, as TCP's tail loss probe would (RFC 8985, section 7). Its
+// last acknowledgment lets the peer send on, which in turn shows us what we have missed.
 func (d *Daemon) retransmit(target *iface) {
 	n, err := d.path.SendAgain(retransmitWithin, target.sample.Gateway)
 	if err != nil {

@@ -33,7 +33,8 @@ type Status struct {
 	Since  time.Time `json:"since,omitzero"`
 	// Joining is the target of a move in progress.
 	Joining string `json:"joining,omitempty"`
-	// Requested is the interface that somebody has asked for, until RequestedUntil if that is set.
+	// Requested is the interface that a user or the network has asked for. RequestedUntil is when
+	// the request ends; zero means without end.
 	Requested      string            `json:"wish,omitempty"`
 	RequestedUntil time.Time         `json:"wish_ends,omitzero"`
 	Lease          *lease.Lease      `json:"lease,omitempty"`

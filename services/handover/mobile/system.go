@@ -47,7 +47,7 @@ type system interface {
 	probes(index int) (conn, error)
 }
 
-// forwarder is what the daemon needs of an *ebpf.Datapath. Tests replace it by one that only records
+// forwarder is what the daemon needs of an *ebpf.Datapath. Tests replace it by a fake that only records
 // its calls.
 type forwarder interface {
 	Attach(ctx context.Context, i datapath.Interface) error

@@ -215,7 +215,8 @@ func (s *Lessor) reserve(rec *record, c Claim) (*Reservation, error) {
 	return &Reservation{Lease: l, from: s, rec: rec, device: d, learned: !rec.stored}, nil
 }
 
-// granted returns the lease that the device gets by the claim, with what it keeps of its present one.
+// granted returns the lease that the device gets by the claim. If it holds the claimed address already,
+// the time of granting and, unless the claim names an attachment, the attachment stay as they are.
 func (rec *record) granted(c Claim, p Pool, now time.Time) Lease {
 	l := Lease{
 		Device: rec.device.ID, IP: c.IP, Pool: p.Name, MAC: c.MAC, ClientID: slices.Clone(c.ClientID),

@@ -49,7 +49,7 @@ func change(old, now *Plan) []Step {
 	return []Step{{Plan: *now, Waves: direct}}
 }
 
-// merged returns the old plan with the entries that only the new plan has.
+// merged returns the old plan p, with the additional entries that only the new plan now has.
 func (p *Plan) merged(now *Plan) Plan {
 	q := *p
 	q.top = now.top

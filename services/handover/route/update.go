@@ -13,7 +13,7 @@ type phase uint8
 const (
 	before phase = iota // the switch has the old rules
 	during              // the switch has the old rules, or the new ones as well
-	after               // the switch has the new rules, and those of the old ones that will be deleted
+	after               // the switch has the new rules, and the old rules that will be deleted later
 )
 
 // site is a switch in an update.
@@ -277,7 +277,8 @@ func (u *update) follow(e *entry, at network.PortRef, mac openflow.MAC, c delive
 // port and the rule is not made for that.
 func (e *entry) suppressed(in uint32, i int) bool { return e.in == 0 && e.outs[i].port == in }
 
-// carriedMAC returns the address by which the next switch identifies a packet.
+// carriedMAC returns the address by which the next switch identifies the copy o of a packet with the
+// address mac.
 func (o *out) carriedMAC(up bool, mac openflow.MAC) openflow.MAC {
 	switch {
 	case up:

@@ -27,9 +27,9 @@ const (
 	// more time is given. Long round trips, and paths that lose packets, extend both.
 	idleSpan  = 72 * time.Millisecond
 	heardSpan = 80 * time.Millisecond
-	// A path is dead if so many probes in a row are unanswered that the probability of chance is
-	// below `chance`, given the share of about lossMemory probes that were lost; but at least
-	// minInRow and at most maxInRow.
+	// A path is dead if so many probes in a row are unanswered that the probability that all of them
+	// were lost by chance is below the constant chance, given the share of about lossMemory probes
+	// that were lost. That takes at least minInRow and at most maxInRow probes.
 	chance             = 1e-6
 	minInRow, maxInRow = 4, 10
 	lossMemory         = 100
@@ -87,7 +87,7 @@ type detector struct {
 	alarms      int           // recent false alarms
 	alarmed     time.Time     // when the latest false alarm was
 	stall       time.Duration // the longest stall of the path in recent false alarms
-	asked       bool          // somebody has asked for a probe
+	asked       bool          // a caller has asked for a probe
 	expected    time.Time     // when next expects to be called
 	extended    bool          // the row was given more time because the process was delayed
 }
