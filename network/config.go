@@ -98,8 +98,8 @@ type Config struct {
 	// behind a port with role access.
 	PortRoles   map[PortRef]PortRole
 	AccessHosts int
-	// HostConfirm is how long a host may take to answer at its old port when it, or its address,
-	// is claimed elsewhere.
+	// HostConfirm is how long a host may take to answer at its old port, after a packet from another
+	// port has claimed that the host is there, or that another host has its address.
 	HostConfirm time.Duration
 	// HostGrace is how long a claim about a host waits for the host's switch, if that has
 	// disconnected or reconnected a moment ago, so that the host can be probed. After the start, a

@@ -13,7 +13,8 @@
 // Held.Release, Held.Forward or Held.Drop.
 //
 // Start reading at network.go and assemble.go, which name all parts. The other files are grouped
-// by their first word: session (one connection to a switch), packetin (the chain), rules (the
-// ledger and how its changes reach the switches), topology, hosts, forward (default forwarding),
-// event, telemetry, trace and examine (looking for faults).
+// by their first word: session (one connection to a switch), packetin (the chain), rules, topology,
+// hosts, forward (default forwarding), event, telemetry, trace and examine (looking for faults). The
+// files of rules bring the changes of the ledger, which records what owners have declared, to the
+// switches.
 package network

@@ -30,8 +30,9 @@ const (
 	HostChanged
 	// SwitchRefused means that a switch was not let in. The event's Reason says why.
 	SwitchRefused
-	// HostRefused means that a claim about a host behind a port was refused. The event's Reason says
-	// why, and its Host is the known host, if there is one.
+	// HostRefused means that a claim about a host, which is what a packet says about the host's place
+	// or address, was refused at a port. The event's Reason says why, and its Host is the known host,
+	// if there is one.
 	HostRefused
 	// LinkMisplaced means that a link ends at a Port whose role is access.
 	LinkMisplaced

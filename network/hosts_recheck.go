@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// rechecks corrects claims that were accepted too soon: a host that is said to have moved or to
-// have lost an address is probed again at its old port. A host that could not answer in time,
-// because its switch was disconnected or stalled, regains its place by answering then. It is
-// probed at once when its switch is back.
+// rechecks corrects claims about hosts that were accepted too soon: a host that is said to have
+// moved or to have lost an address is probed again at its old port. A host that could not answer in
+// time, because its switch was disconnected or stalled, regains its place by its answer to a later
+// probe. When its switch is back, the host is probed at once.
 type rechecks struct {
 	prober  *hostProber
 	anchors *anchors

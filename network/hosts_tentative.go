@@ -18,8 +18,8 @@ const (
 	settleMargin = 10 * time.Second
 )
 
-// tentativePackets holds packets whose claim about a host is still pending, because hosts that
-// received them would believe it.
+// tentativePackets holds packets whose claim about a host's place or address is still pending,
+// because hosts that received the packets would believe the claim.
 type tentativePackets struct {
 	cfg    *Config
 	prober *hostProber

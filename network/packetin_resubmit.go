@@ -48,9 +48,9 @@ func (r *resubmitCounter) allow(port uint32, data []byte, now time.Time) bool {
 }
 
 // Resubmit sends the packet through the switch's flow tables again, as if it had just arrived at
-// its port. It is meant for packets that reached the controller by a rule that a newer rule has
-// replaced. A switch that caches decisions may use the old rule for a while after it has confirmed
-// the new one, but it looks up packets from the controller anew. If the tables keep sending the
+// its port. It is meant for packets that reached the controller by an old rule although a newer rule
+// comes first for them. A switch that caches decisions may use the old rule for a while after it has
+// confirmed the new one, but it looks up packets from the controller anew. If the tables keep sending the
 // packet to the controller, Resubmit returns ErrResubmitted and drops the packet. It never waits.
 // Only handlers may call it, on the switch's own goroutine.
 func (p *PacketIn) Resubmit() error {

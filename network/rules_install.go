@@ -25,7 +25,7 @@ type step struct {
 	commitAtOnce bool
 }
 
-// installer sends the ledger's changes to the switches.
+// installer sends the changes of the ledger, the record of all declared rules, to the switches.
 type installer struct {
 	ledger     *ledger.Ledger
 	switches   *registry

@@ -105,7 +105,7 @@ func (t reportedTables) fields(l rule.Layout) (set, match fieldSet) {
 			continue
 		}
 		match &= fieldsOf(&f, openflow.TableMatch)
-		if table != rule.TableClassify || !l.Tables() { // marks write no addresses
+		if table != rule.TableClassify || !l.Tables() { // rules of TableClassify write no addresses
 			set &= fieldsOf(&f, openflow.TableApplySetField)
 		}
 	}

@@ -68,8 +68,9 @@ const (
 	// LinkUnprobed reports that the probes of a link do not arrive, and that it is kept because
 	// it carries other packets.
 	LinkUnprobed
-	// LoopFound reports that Port is blocked: a foreign bridge connects it with another edge port,
-	// or brings its own frames back. LoopGone reports that the loop is gone.
+	// LoopFound reports that Port is blocked: a foreign bridge, which the controller does not
+	// control, connects Port with another edge port, or sends Port's own frames back to it. LoopGone
+	// reports that the loop is gone.
 	LoopFound
 	LoopGone
 )

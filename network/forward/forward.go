@@ -22,7 +22,8 @@ type Hosts interface {
 type Edges interface {
 	IsEdge(topology.PortRef) bool
 	EdgePorts(openflow.DatapathID) []uint32
-	// BlockedPorts returns the ports that are blocked because a foreign bridge closes a loop there.
+	// BlockedPorts returns the ports that are blocked because a bridge that the controller does not
+	// control closes a loop there.
 	BlockedPorts(openflow.DatapathID) []uint32
 }
 

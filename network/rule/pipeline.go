@@ -9,7 +9,7 @@ type Table uint8
 // The tables, in the order in which a packet passes them. In each table, the first stage that
 // has a rule for the packet decides.
 const (
-	// TableClassify records the treatment that a packet is promised.
+	// TableClassify sets a packet's treatment, such as its queue.
 	TableClassify Table = iota
 	// TableService decides whether a service takes the packet, or sees it first.
 	TableService

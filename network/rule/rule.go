@@ -18,8 +18,8 @@ type Rule struct {
 	Actions []openflow.Action
 	// Meter, if not zero, is the meter that packets pass first.
 	Meter uint32
-	// Goto, if not zero, is the table that the packet goes on to after the actions. The ledger
-	// does not write such a rule to a switch with one table.
+	// Goto, if not zero, is the table that the packet goes on to after the actions. A rule with Goto
+	// is not written to a switch with one table.
 	Goto Table
 	// Idle and Hard are timeouts in whole seconds, zero for none.
 	Idle, Hard time.Duration
