@@ -154,7 +154,7 @@ func CheckLayers(t *Tree, layers []Layer) []Problem {
 		for _, spec := range f.AST.Imports {
 			path, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
-				continue // the parser has accepted it; cannot happen
+				continue // cannot happen, because the parser has accepted the import
 			}
 			target, ours := strings.CutPrefix(path, t.Module+"/")
 			if !ours || layer.allows(layers, target, f.Test()) {

@@ -23,7 +23,7 @@ import (
 //	```
 type Snippet struct {
 	Path string // relative to the root
-	Line int    // of the first line of the block's text
+	Line int    // number of the first line of the block's text
 	Root bool
 	// Always means that the block is also run after an earlier block of the document has failed.
 	Always bool
@@ -33,8 +33,8 @@ type Snippet struct {
 	Text string
 }
 
-// Snippets returns the runnable blocks of README.md and of every Markdown file
-// below docs/, in the order of the files' names.
+// Snippets returns the runnable blocks of README.md, of ARCHITECTURE.md, and of every Markdown file
+// below docs/ in the order of the files' names. It omits the blocks that name machines.
 func Snippets(root string) ([]Snippet, error) {
 	files := []string{filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md")}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
@@ -127,9 +127,9 @@ func parseSnippets(path string, text []byte) ([]Snippet, error) {
 	return found, nil
 }
 
-// Sandbox runs the snippets of one document in order, all in one empty folder
-// and with an environment of its own, so that a later block may use a file that
-// an earlier one wrote, or a process that it started in the background.
+// Sandbox runs the snippets of one document in order, in the same folder and with an environment of
+// its own. So a later block may use a file that an earlier block has written, or a process that an
+// earlier block has started in the background.
 type Sandbox struct {
 	Dir string // working folder and home
 	Bin string // folder put first on the PATH
@@ -144,7 +144,8 @@ func (s *Sandbox) Close() {
 	}
 }
 
-// Run executes one snippet by bash, stopping at the first command that fails.
+// Run executes one snippet by bash, which stops at the first command that fails. The error contains
+// the snippet and its output.
 func (s *Sandbox) Run(ctx context.Context, snippet Snippet) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()

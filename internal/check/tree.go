@@ -16,7 +16,7 @@ import (
 // Problem is one place where the tree breaks a rule.
 type Problem struct {
 	Path string // relative to the root of the tree
-	Line int    // 0 when the problem is the file or folder as a whole
+	Line int    // 0 if the problem concerns the file or folder as a whole
 	Text string
 }
 
@@ -42,7 +42,7 @@ func (f *File) Test() bool { return strings.HasSuffix(f.Path, "_test.go") }
 // Dir returns the folder of the file relative to the root, or "." for the root.
 func (f *File) Dir() string { return filepath.ToSlash(filepath.Dir(f.Path)) }
 
-// Tree is a module's source.
+// Tree holds the parsed Go files of a repository, and the name of its main module.
 type Tree struct {
 	Root   string
 	Module string
@@ -50,8 +50,8 @@ type Tree struct {
 	Fset   *token.FileSet
 }
 
-// Load parses every Go file below root. Folders that the go command ignores
-// (testdata, vendor, names that begin with a dot or an underscore) are left out.
+// Load parses every Go file below root. It leaves out node_modules and the folders that the go command
+// ignores (testdata, vendor, names that begin with a dot or an underscore).
 func Load(root string) (*Tree, error) {
 	module, err := modulePath(filepath.Join(root, "go.mod"))
 	if err != nil {

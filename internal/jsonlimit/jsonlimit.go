@@ -17,8 +17,8 @@ const maxDepth = 64
 // Limits bounds the structure of a JSON text. The size of the text in bytes is bounded where it is
 // read.
 type Limits struct {
-	Depth  int // of lists and objects within one another, at most 64
-	Values int // all values, those of lists and objects included
+	Depth  int // nesting depth of lists and objects, at most 64
+	Values int // number of all values, including those in lists and objects
 	List   int // elements of one list, or members of one object
 	Key    int // bytes of an object's key as it is written
 }
@@ -28,10 +28,10 @@ type Limits struct {
 var Default = Limits{Depth: 32, Values: 50_000, List: 50_000, Key: 1024}
 
 // Check returns an error if a text exceeds the limits. It reads the text once, allocates
-// nothing, and does not check its syntax.
+// nothing, and does not check the text's syntax.
 func (l Limits) Check(text []byte) error {
 	depth, values := 0, 1
-	var elements [maxDepth + 1]int // of the list or object at each level
+	var elements [maxDepth + 1]int // number of elements of the open list or object at each level
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
@@ -81,8 +81,8 @@ func isKey(text []byte, i int) bool {
 	return len(rest) > 0 && rest[0] == ':'
 }
 
-// Decode decodes a text that is one JSON value into v. It refuses a text beyond the limits,
-// fields that v does not have, and anything behind the value.
+// Decode decodes a text that is one JSON value into v. It refuses a text that exceeds the limits,
+// fields that v does not have, and anything that follows the value.
 func (l Limits) Decode(text []byte, v any) error {
 	if err := l.Check(text); err != nil {
 		return err

@@ -63,10 +63,10 @@ func Delete(name string) error {
 // mounted returns the namespaces that are mounted under one of the names, even if something else is
 // mounted over them. Each is in the form of the link /proc/PID/ns/net.
 func mounted(names []string) map[string]bool {
-	text, _ := os.ReadFile("/proc/self/mountinfo") // our own is always there
+	text, _ := os.ReadFile("/proc/self/mountinfo") // always exists
 	all := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line) // the fourth is the namespace, the fifth where it is mounted
+		f := strings.Fields(line) // the fourth field is the namespace, and the fifth its mount point
 		if len(f) > 4 && strings.HasPrefix(f[3], "net:[") && slices.Contains(names, filepath.Base(f[4])) {
 			all[f[3]] = true
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/internal/namespace"
 )
 
-// Host is a network namespace that a test enters at will. It has no name, so nothing of it outlives
-// the test's process.
+// Host is a network namespace in which a test runs functions and programs. It has no name, so it does
+// not outlive the test's process.
 type Host struct {
 	tb testing.TB
 	ns *os.File
@@ -76,7 +76,7 @@ func (h *Host) Run(name string, args ...string) string {
 type Port struct {
 	On   *Host
 	Name string
-	// Address is optional.
+	// Address is the address of the interface; the zero value means none.
 	Address netip.Prefix
 }
 
@@ -111,7 +111,7 @@ func (p Port) configure() error {
 	return setUp(p.Name)
 }
 
-// carrierTimeout bounds the wait for the other end of a cable.
+// carrierTimeout bounds the wait for a carrier.
 const carrierTimeout = 30 * time.Second
 
 // awaitCarrier waits until this end of a cable has a carrier, because frames that are sent before

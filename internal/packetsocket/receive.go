@@ -21,8 +21,9 @@ type Frame struct {
 	// VLAN is the identifier in the outermost VLAN tag, which the kernel has removed from Data, or
 	// zero.
 	VLAN uint16
-	// ChecksumMissing reports whether the sender is on this machine and has left the transport's
-	// checksum to a network card that the frame never passed.
+	// ChecksumMissing reports whether the frame has no valid transport checksum, because its sender
+	// is on this machine and has left the checksum to a network card, which the frame has not
+	// passed.
 	ChecksumMissing bool
 	// Time is when the kernel received the frame, if Options.Timestamps is set.
 	Time time.Time
@@ -72,7 +73,7 @@ func (s *Socket) receive(ctx context.Context, limit int) ([]Frame, error) {
 	}
 }
 
-// read waits until there are frames, reads up to limit of them, and returns how many.
+// read waits until frames have arrived, reads up to limit of them, and returns how many it has read.
 func (s *Socket) read(limit int) (n int, err error) {
 	for i := range s.in.messages[:s.used] {
 		s.in.messages[i].header.SetControllen(controlSize) // the kernel has overwritten it
@@ -115,7 +116,7 @@ const (
 	timespecSize = int(unsafe.Sizeof(unix.Timespec{}))
 )
 
-// controlSize is the size of the control messages that the kernel may add to a frame.
+// controlSize is the size in bytes of the control messages that the kernel may add to a frame.
 var controlSize = unix.CmsgSpace(auxdataSize) + unix.CmsgSpace(timespecSize)
 
 // parse reads a frame's control messages.

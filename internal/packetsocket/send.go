@@ -20,8 +20,8 @@ func (s *Socket) Send(frame []byte) error {
 	return nil
 }
 
-// SendBatch sends frames, each with its Ethernet header, in order. It stops at the first that
-// cannot be sent: with EMSGSIZE if the frame is larger than the interface's MTU allows, and with
+// SendBatch sends frames, each with its Ethernet header, in order. It stops at the first frame that
+// cannot be sent. The error wraps EMSGSIZE if the frame is larger than the interface's MTU allows, and
 // ENOBUFS if the interface has had no room for about ten milliseconds.
 func (s *Socket) SendBatch(frames [][]byte) error {
 	for len(frames) > 0 {
@@ -45,7 +45,8 @@ const (
 	fullPause      = 50 * time.Microsecond
 )
 
-// sendSome sends the first of n frames when the socket is ready, and returns how many.
+// sendSome sends the first of n frames, as many as the socket accepts once it is ready, and returns how
+// many it has sent.
 func (s *Socket) sendSome(n int) (done int, err error) {
 	for tries := 1; ; tries++ {
 		ioErr := s.conn.Write(func(fd uintptr) bool {

@@ -18,11 +18,11 @@ import (
 // arrives at the interface, one with each system call.
 type Options struct {
 	// Filter selects the frames that the socket receives. It is in force before the first frame is
-	// received. Without a filter the socket receives all.
+	// received. Without a filter the socket receives all frames.
 	Filter []bpf.Instruction
-	// Protocol is the EtherType of the frames that the socket receives. Zero means all, and only
-	// with zero the socket sees frames with the tags of VLANs that have no interface, and frames
-	// that a program on a later hook of the kernel takes away.
+	// Protocol is the EtherType of the frames that the socket receives. Zero means all types. Only
+	// with zero, the socket also receives frames with the tags of VLANs that have no interface, and
+	// frames that a program on a later hook of the kernel takes away.
 	Protocol uint16
 	// SendOnly makes a socket that receives nothing.
 	SendOnly bool
@@ -33,16 +33,16 @@ type Options struct {
 	// zero.
 	Outgoing bool
 	// AllMulticast makes the interface accept frames to all multicast addresses. The kernel undoes
-	// it when the socket is closed, even if the program is killed.
+	// this setting when the socket is closed, even if the program is killed.
 	AllMulticast bool
 	// Batch is the maximum number of frames of one system call. Zero means 1.
 	Batch int
-	// MaxFrame is the maximum size of a received frame in bytes, without its VLAN tag; larger ones
+	// MaxFrame is the maximum size of a received frame in bytes, without its VLAN tag. Larger frames
 	// are dropped and counted. Zero means 2,048.
 	MaxFrame int
 	// Buffer is the size of the receive buffer in bytes, in which frames wait while the program does
-	// not run. Zero means the system's default. It may exceed net.core.rmem_max only with
-	// CAP_NET_ADMIN; without, the system reduces it.
+	// not run. Zero means the system's default. The size can exceed net.core.rmem_max only with
+	// CAP_NET_ADMIN. Without that capability, the system reduces the size.
 	Buffer int
 	// BypassQueue sends frames past the interface's queueing discipline. Sending then fails with
 	// ENOBUFS when the driver's queue is full.
@@ -72,8 +72,8 @@ type Socket struct {
 	dropped  uint64
 }
 
-// Open opens a socket on an interface, or on all interfaces if it is nil. If ErrPrivilege is in the
-// error's tree, the program lacks CAP_NET_RAW.
+// Open opens a socket on an interface, or on all interfaces if ifi is nil. The error wraps ErrPrivilege
+// if the program lacks CAP_NET_RAW.
 func Open(ifi *net.Interface, o Options) (*Socket, error) {
 	name, index := "all interfaces", 0
 	if ifi != nil {
@@ -94,7 +94,8 @@ func open(name string, index int, o Options) (*Socket, error) {
 	if o.NetworkLayer {
 		kind = unix.SOCK_DGRAM
 	}
-	// With protocol 0 the socket receives nothing until the filter is in place and it is bound.
+	// A socket of protocol 0 receives nothing until it is bound, which is after the filter has been
+	// attached.
 	fd, err := unix.Socket(unix.AF_PACKET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -222,7 +223,7 @@ func (s *Socket) Close() error {
 // failed returns the error of a call, as an error about this socket.
 func (s *Socket) failed(what string, err error) error {
 	if s.closed.Load() {
-		err = os.ErrClosed // what the file returns does not wrap it
+		err = os.ErrClosed // the error of the file does not wrap it
 	}
 	return fmt.Errorf("%s on %s: %w", what, s.name, err)
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vector holds the arguments of a system call for several frames.
+// vector holds the arguments of a system call that handles several frames (sendmmsg, recvmmsg).
 type vector struct {
 	messages []message
 	parts    []unix.Iovec
@@ -28,7 +28,7 @@ func newVector(n int) vector {
 	return v
 }
 
-// set makes b the memory of frame i.
+// set makes b the memory from which frame i is sent, or to which it is received.
 func (v *vector) set(i int, b []byte) {
 	v.parts[i].Base = unsafe.SliceData(b)
 	v.parts[i].SetLen(len(b))

@@ -27,33 +27,35 @@ const server = "redis-server"
 // slots is the number of hash slots into which a Redis Cluster divides its keys.
 const slots = 16384
 
-// stepTimeout bounds each step of a start: a server that answers, or nodes that agree.
+// stepTimeout bounds each step of a start, such as the wait until a server answers or until the nodes
+// agree.
 const stepTimeout = 30 * time.Second
 
 // Options describes a Cluster.
 type Options struct {
-	// Dir is an existing or new folder for the nodes' files. If it is empty, Start makes one in
-	// memory where there is a file system for that, and Stop removes it: a test's durations then do
+	// Dir is an existing or new folder for the nodes' files. If Dir is empty, Start creates a folder
+	// and Stop removes it. If possible, that folder is in memory, so that the durations of a test do
 	// not depend on a disk.
 	Dir string
-	// At is where the first node listens. Further nodes listen on the ports that follow. The nodes
-	// talk to each other on ports 10,000 higher.
+	// At is the address at which the first node listens. The other nodes listen on the ports that
+	// follow. The nodes communicate with each other on ports that are higher by 10,000.
 	At netip.AddrPort
 	// Masters is the number of masters, Replicas the number of replicas of each.
 	Masters, Replicas int
-	// Settings are lines of redis.conf for each node, which follow and override those of a durable
-	// node: appendonly yes, appendfsync always.
+	// Settings are further lines of redis.conf for each node. They can override the default ones,
+	// with which a node is durable: appendonly yes, appendfsync always.
 	Settings []string
 	// Password is the password of the user default; empty means none.
 	Password string
-	// TLS configures clients of nodes that Settings make speak TLS; nil means plain TCP.
+	// TLS is the configuration of clients if the nodes use TLS, whose files Settings name; nil means
+	// plain TCP.
 	TLS *tls.Config
 }
 
 // Node is one server of a Cluster.
 type Node struct {
 	process
-	// Addr is where the node listens.
+	// Addr is the address at which the node listens.
 	Addr netip.AddrPort
 	// Master is the index of the node's master; a node that was made a master has its own index.
 	Master int
@@ -64,7 +66,7 @@ type Cluster struct {
 	Options
 	// Nodes holds the masters, then the replicas.
 	Nodes     []*Node
-	temporary bool // Dir is ours to remove
+	temporary bool // Start has created Dir, and Stop removes it
 }
 
 // inMemory is a folder whose files are in memory.
@@ -103,7 +105,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Restart starts a node again that has been killed. The node reads the files it has left.
+// Restart starts a killed node again. The node reads the files that it has written before.
 func (c *Cluster) Restart(ctx context.Context, n *Node) error { return c.start(ctx, n) }
 
 // Kill kills all nodes at once, as a crash of the machine would.
@@ -117,7 +119,7 @@ func (c *Cluster) Kill() {
 func (c *Cluster) Stop() {
 	c.Kill()
 	if c.temporary {
-		_ = os.RemoveAll(c.Dir) // in memory, or among temporary files
+		_ = os.RemoveAll(c.Dir) // a folder that is left does no harm, because it is temporary
 	}
 }
 
@@ -197,7 +199,7 @@ func (c *Cluster) start(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// join makes a cluster of the nodes.
+// join makes the running nodes form a cluster, and waits until they agree that it works.
 func (c *Cluster) join(ctx context.Context) error {
 	var nodes []*redis.Client
 	for _, n := range c.Nodes {

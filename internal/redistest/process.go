@@ -14,8 +14,8 @@ type process struct {
 	done chan struct{} // closed when the program has ended
 }
 
-// run starts a program whose output goes to the end of a file. The program is in a process group of
-// its own, so that Ctrl-C at a terminal does not reach it before its owner has ended.
+// run starts a program whose output is appended to the file log. The program is in a process group of
+// its own, so that Ctrl-C at a terminal does not end it before the process that has started it.
 func run(log, name string, args ...string) (process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -30,7 +30,7 @@ func run(log, name string, args ...string) (process, error) {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // killed, or dead: its clients notice
+		_ = p.cmd.Wait() // why it has ended does not matter: its clients notice that it has
 	}()
 	return p, nil
 }

@@ -13,9 +13,10 @@ import (
 	"testing"
 )
 
-// Folder names the environment variable that holds a folder with sluice and sluice-lab, built
-// from this tree. make test-live sets it, so that a run of all live suites links them once.
-// Without it each test process builds them into out/programs of the workspace.
+// Folder is the name of an environment variable. Its value is the path of a folder with the programs
+// sluice and sluice-lab, built from this tree. "make test-live" sets it, so that a run of all live
+// suites links the programs once. Without it, each test process builds them into out/programs of the
+// workspace.
 const Folder = "SLUICE_BIN"
 
 // Programs returns a folder that holds sluice and sluice-lab.
@@ -34,7 +35,7 @@ func Binary(tb testing.TB) string {
 	return filepath.Join(Programs(tb), "sluice")
 }
 
-// programs builds both programs at most once in a process.
+// programs returns the folder with both programs. It builds them at most once in a process.
 var programs = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(Folder); dir != "" {
 		if !filepath.IsAbs(dir) { // go test runs each test in its package's folder
@@ -51,8 +52,9 @@ var programs = sync.OnceValues(func() (string, error) {
 	return dir, build(root, dir)
 })
 
-// build compiles the programs into a folder. Test processes that run at once share the
-// folder: a lock keeps them apart, and a rename leaves programs that run as they are.
+// build compiles the programs into a folder, which concurrent test processes share. A lock prevents
+// that two of them build at once. Each program is replaced by a rename, so that running programs are
+// not changed.
 func build(root, dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

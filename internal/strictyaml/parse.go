@@ -17,8 +17,8 @@ import (
 // Limits of a file.
 const (
 	MaxBytes = 4 << 20
-	MaxDepth = 32      // of lists and mappings in one another
-	MaxNodes = 1 << 19 // of single values, lists and mappings
+	MaxDepth = 32      // nesting depth of lists and mappings
+	MaxNodes = 1 << 19 // number of single values, lists and mappings
 )
 
 // ReadFile reads a regular file of at most MaxBytes. For a larger file it returns a Problems error.

@@ -17,7 +17,7 @@ func InterruptReads(ctx context.Context, from interface{ SetReadDeadline(time.Ti
 	return func() {
 		if !stop() {
 			<-fired
-			_ = from.SetReadDeadline(time.Time{}) // as above
+			_ = from.SetReadDeadline(time.Time{}) // fails only if it is closed
 		}
 	}
 }
