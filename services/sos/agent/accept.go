@@ -25,8 +25,9 @@ const tlsHandshake = 0x16
 // acceptor accepts the connections that peers make to the agent's data ports.
 type acceptor struct {
 	agent *Agent
-	// unauthenticated and expected hold a token for each accepted connection that has not
-	// proved a key yet: from any address, and from the peer of a session.
+	// unauthenticated and expected hold a token for each accepted connection that has not proved
+	// yet that it holds a session's key. expected is for connections from the peer of a session,
+	// and unauthenticated for all others.
 	unauthenticated, expected chan struct{}
 
 	mu             sync.Mutex // a leaf: nothing else is locked under it
@@ -43,8 +44,8 @@ func newAcceptor(a *Agent) *acceptor {
 	}
 }
 
-// countPeer adds to the number of sessions that wait for connections from a peer; sessions
-// may be negative.
+// countPeer adds sessions, which may be negative, to the number of sessions that wait for
+// connections from a peer.
 func (x *acceptor) countPeer(peer netip.Addr, sessions int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -61,8 +62,8 @@ func (x *acceptor) close() {
 	x.endIdle()
 }
 
-// endIdle ends the connections that peers keep idle, and those that have not proved a key.
-// Connections of sessions that have just ended still send their last frame.
+// endIdle ends the connections that peers keep idle, and those that have not proved a key. It
+// leaves connections of sessions that have just ended a short time to send their last frame.
 func (x *acceptor) endIdle() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -113,8 +114,8 @@ func (x *acceptor) run(ln net.Listener) {
 	}
 }
 
-// slotsFor returns the limit under which a new connection counts. Connections that have not
-// proved a key, however many and silent they are, must not lock out the peers of sessions.
+// slotsFor returns the tokens of the limit under which a new connection counts. Connections that
+// have not proved a key must not lock out the peers of sessions, however many and silent they are.
 func (x *acceptor) slotsFor(nc net.Conn) chan struct{} {
 	from, err := netip.ParseAddrPort(nc.RemoteAddr().String())
 	x.mu.Lock()
@@ -125,8 +126,8 @@ func (x *acceptor) slotsFor(nc net.Conn) chan struct{} {
 	return x.unauthenticated
 }
 
-// serve serves one accepted connection: sessions, one after the other. It holds one of the
-// few slots until the first opening has been accepted.
+// serve serves one accepted connection, which may carry several sessions, one after the other. It
+// holds one of the few slots until the first opening has been accepted.
 func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
 	a := x.agent
 	holding := true
@@ -162,7 +163,8 @@ func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
 	resetNow(nc)
 }
 
-// unwrap reads ahead one byte and starts TLS if that byte begins a TLS handshake.
+// unwrap examines the first byte without consuming it, and starts TLS if that byte begins a TLS
+// handshake.
 func (x *acceptor) unwrap(nc net.Conn) (net.Conn, error) {
 	a := x.agent
 	deadline := time.Now().Add(a.cfg.OpeningTimeout)
@@ -183,7 +185,7 @@ func (x *acceptor) unwrap(nc net.Conn) (net.Conn, error) {
 	return tc, nil
 }
 
-// peek returns the first byte without consuming it.
+// peek returns the first byte of a connection without consuming it.
 func peek(nc net.Conn) (byte, error) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -208,7 +210,7 @@ func peek(nc net.Conn) (byte, error) {
 	return b[0], err
 }
 
-// readOpening reads an opening, finds its session, checks the proof, and answers. Whoever
+// readOpening reads an opening, finds its session, checks the proof, and answers. A peer that
 // cannot prove the key gets no answer.
 func (x *acceptor) readOpening(nc net.Conn, timeout time.Duration) (*session, int, error) {
 	if err := x.setWaitDeadline(nc, timeout); err != nil {
@@ -244,8 +246,8 @@ func (x *acceptor) readOpening(nc net.Conn, timeout time.Duration) (*session, in
 	return s, int(o.Index), nc.SetDeadline(time.Time{})
 }
 
-// setWaitDeadline sets the deadline of a connection on which the agent waits for a peer. If
-// the agent is closing, it returns an error instead, because close sets a nearer deadline.
+// setWaitDeadline sets the deadline of a connection on which the agent waits for a peer's opening.
+// If the agent is closing, it returns an error instead, because close sets an earlier deadline.
 func (x *acceptor) setWaitDeadline(nc net.Conn, timeout time.Duration) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -255,7 +257,7 @@ func (x *acceptor) setWaitDeadline(nc net.Conn, timeout time.Duration) error {
 	return nc.SetDeadline(time.Now().Add(timeout))
 }
 
-// admit finds the session of an opening and marks the opening as used.
+// admit finds the session of an opening, verifies the opening, and marks it as used.
 func (x *acceptor) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error) {
 	s := x.agent.session(o.Session)
 	if s == nil || s.role != roleAcceptor {

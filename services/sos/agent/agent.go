@@ -18,17 +18,17 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// keepPipes is how many idle pipes an agent keeps.
+// keepPipes bounds the idle pipes that an agent keeps.
 const keepPipes = 256
 
 // Agent is a running SOS agent.
 type Agent struct {
 	cfg        Config
 	log        *slog.Logger
-	warnLimit  lograte.Limit // limits warnings that anybody can cause
+	warnLimit  lograte.Limit // limits warnings that any host can cause
 	epoch      time.Time
 	transports transports
-	buffer     int                   // bytes one data connection may have in flight
+	buffer     int                   // bytes that one data connection may have in flight
 	macs       map[netip.Addr]string // of the interfaces that carry the data addresses
 	congestion congestion
 	warnings   []string
@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// New starts an agent; Close stops it.
+// New starts an agent. Close stops it.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// start opens what the agent needs and starts its goroutines.
+// start opens the agent's sockets and files, and starts its goroutines.
 func (a *Agent) start() error {
 	var err error
 	if a.controlTLS, a.dataTLS, err = a.cfg.loadTLS(); err != nil {
@@ -130,7 +130,7 @@ func (a *Agent) start() error {
 		a.wg.Go(func() { a.serveResets(w) })
 	}
 	if a.cfg.Memory != "" {
-		if err := a.pacers.load(a.cfg.Memory); err != nil { // The file is not overwritten: it may hold something else.
+		if err := a.pacers.load(a.cfg.Memory); err != nil { // not overwritten: it may hold other data
 			a.warn("what paths carry is not remembered: " + err.Error())
 		} else {
 			a.wg.Go(a.savePaths)
@@ -145,7 +145,8 @@ func (a *Agent) start() error {
 	return nil
 }
 
-// probe finds out what the kernel permits.
+// probe finds out which functions of the kernel the agent may use, and records a warning for each
+// that is missing.
 func (a *Agent) probe() {
 	force := mayForceBuffers()
 	a.buffer = a.cfg.BufferBytes
@@ -247,7 +248,7 @@ func (a *Agent) Close() {
 	}
 }
 
-// runPeriodic runs the periodic work.
+// runPeriodic does the agent's periodic work until the agent closes.
 func (a *Agent) runPeriodic() {
 	t := time.NewTicker(a.cfg.Beat / 2)
 	defer t.Stop()
@@ -269,10 +270,10 @@ func (a *Agent) runPeriodic() {
 	}
 }
 
-// now returns the agent's clock: monotonic nanoseconds, never 0.
+// now returns the time on the agent's clock, in monotonic nanoseconds. It is never 0.
 func (a *Agent) now() int64 { return int64(time.Since(a.epoch)) + 1 }
 
-// session returns a session, or nil.
+// session returns the session with the given id, or nil.
 func (a *Agent) session(id agentapi.SessionID) *session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,15 +300,15 @@ func (a *Agent) register(s *session) error {
 		return &control.Problem{Title: "agent is full", Code: control.CodeFull, Detail: fmt.Sprintf("%d sessions", a.cfg.MaxSessions)}
 	}
 	a.sessions[s.req.ID] = s
-	a.wg.Add(1) // until forget has released everything: Close waits for it
+	a.wg.Add(1) // until forget has released everything, which Close waits for
 	if s.role == roleAcceptor {
 		a.acceptor.countPeer(s.req.Peer.Addr, 1)
 	}
 	return nil
 }
 
-// forget removes s and records its end. When everything that runs for s has stopped, it
-// releases its memory.
+// forget removes s from the agent's sessions and records its end. Once all goroutines of s have
+// stopped, forget releases the memory and the port of s.
 func (a *Agent) forget(s *session) {
 	s.mu.Lock()
 	at := netip.AddrPortFrom(s.own, s.port)
@@ -333,7 +334,8 @@ func (a *Agent) forget(s *session) {
 	}()
 }
 
-// buffersOf returns the buffers of a size, which the sessions in copy mode share.
+// buffersOf returns the buffers of the given size. All sessions in copy mode with chunks of that
+// size share them.
 func (a *Agent) buffersOf(size int) *buffers {
 	a.mu.Lock()
 	defer a.mu.Unlock()

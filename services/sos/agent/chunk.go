@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// chunk is a piece of one direction, on the sending side, from when it is read from the end
-// host until the peer has confirmed it.
+// chunk is a piece of the data of one direction, at the sending agent. It exists from when it is
+// read from the end host until the peer has confirmed it.
 type chunk struct {
 	seq   uint64
 	size  int
 	flags wire.Flags
 
-	out  *pipe  // the payload to send; nil while it is only retained
+	out  *pipe  // the payload to send; nil while the payload is only retained
 	kept *pipe  // the same payload, retained until it is confirmed
 	mem  []byte // the payload, instead of the pipes, in copy mode or if pipes are small
 }
@@ -24,7 +24,7 @@ func (c *chunk) header() wire.Header {
 	return wire.Header{Kind: wire.Data, Flags: c.flags, Length: uint32(c.size), Number: c.seq}
 }
 
-// buffers provides memory for copy mode.
+// buffers provides memory for copy mode, in which payload passes through user space.
 type buffers struct {
 	size int
 	pool sync.Pool
@@ -39,8 +39,8 @@ func newBuffers(size int) *buffers {
 	return b
 }
 
-// get returns memory for at least n bytes. A peer may send larger chunks than this agent
-// does.
+// get returns memory for at least n bytes. n may exceed the size, because a peer may send larger
+// chunks than this agent does.
 func (b *buffers) get(n int) []byte {
 	if n > b.size {
 		return make([]byte, n)
@@ -54,7 +54,7 @@ func (b *buffers) put(m []byte) {
 	}
 }
 
-// release releases the pipes and the memory of the chunk.
+// release returns the pipes and the memory of the chunk to their pools.
 func (c *chunk) release(pipes *pipePool, mem *buffers) {
 	if c.out != nil {
 		pipes.put(c.out)
@@ -92,7 +92,7 @@ func (c *chunk) keep(pipes *pipePool) error {
 	return nil
 }
 
-// lost prepares a chunk whose connection was lost for another connection.
+// lost prepares a chunk whose connection was lost for being sent on another connection.
 func (c *chunk) lost(pipes *pipePool) {
 	if c.kept == nil {
 		return // it was never started, or it is in memory
@@ -103,20 +103,21 @@ func (c *chunk) lost(pipes *pipePool) {
 	c.out, c.kept = c.kept, nil
 }
 
-// segmentPayload estimates what a connection's segments have carried lately. Between chunks
-// there are frames of a few bytes, and a connection that has rested has sent nothing else.
+// segmentPayload estimates the mean payload of a connection's latest segments. A segment is not
+// always full: between chunks there are frames of a few bytes, and a connection without chunks
+// sends only such frames.
 type segmentPayload struct{ segments, bytes float64 }
 
-// payloadDecay is the weight that earlier updates keep at each update.
+// payloadDecay is the weight that earlier values keep at each update.
 const payloadDecay = 0.8
 
-// record adds what has been sent between two updates.
+// record adds the segments and bytes that were sent between two readings.
 func (p *segmentPayload) record(before, now *ConnStats) {
 	p.segments = payloadDecay*p.segments + float64(now.DataSent-before.DataSent)
 	p.bytes = payloadDecay*p.bytes + float64(now.BytesSent-before.BytesSent)
 }
 
-// average returns the mean payload of a segment; a full segment carries full bytes.
+// average returns the mean payload of a segment in bytes. full is the payload of a full segment.
 func (p *segmentPayload) average(full int) float64 {
 	if p.segments < 1 {
 		return float64(full)

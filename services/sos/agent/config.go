@@ -17,99 +17,103 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// Config is the configuration of an agent. The zero value of a field means its default,
+// Config is the configuration of an agent. A field with the zero value stands for its default,
 // which DefaultConfig returns.
 type Config struct {
 	// Listen is the address of the control server. Without TLS only a loopback
 	// address is permitted.
 	Listen string `yaml:"listen"`
-	// Cert, Key and CA are PEM files: the agent's certificate, its key, and the authority
-	// that has issued the certificates of the controller, which must have the role
-	// controller, and of the peers, which must have the role agent.
+	// Cert, Key and CA are PEM files: the agent's certificate, its key, and the certificate of the
+	// authority that has issued the certificates of the controller and the peers. The controller's
+	// certificate must have the role controller, and those of peers the role agent.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
 	CA   string `yaml:"ca"`
 
-	// Roles gives the roles of holders whose certificates name none.
+	// Roles maps the holders of certificates that name no role to their roles.
 	Roles pki.Mapping `yaml:"-" json:"-"`
 
-	// DataAddr is the address towards end hosts and peers. It must be a single address,
-	// because the rules in the switches name it.
+	// DataAddr is the agent's address for connections with end hosts and peers. It must be a single
+	// address, because the rules in the switches name it.
 	DataAddr netip.Addr `yaml:"data_addr"`
 	// SecondAddr is the data address of the other address family, for an agent that carries
-	// both; the zero Addr if it carries one.
+	// connections of both families; otherwise it is the zero Addr.
 	SecondAddr netip.Addr `yaml:"second_addr"`
-	// DataPorts lists the ports for peers, one for each path.
+	// DataPorts lists the ports on which the agent accepts peers, one for each path.
 	DataPorts []uint16 `yaml:"data_ports"`
 
-	// SessionPorts is the range of ports towards end hosts. Each session has one, which is
-	// not used again for 20 s after the session. The switches drop packets from these ports
-	// to end hosts that do not belong to a session. So nothing else may use them, and the
-	// system must not assign them to other connections (net.ipv4.ip_local_port_range).
+	// SessionPorts is the range of ports that the agent uses towards end hosts. Each session has
+	// one, which is not used again for 20 s after the session. The switches drop packets from these
+	// ports to end hosts unless they belong to a session. Therefore no other program may use these
+	// ports, and the system must not assign them to other connections
+	// (net.ipv4.ip_local_port_range).
 	SessionPorts control.PortRange `yaml:"session_ports"`
 
-	// MaxSessions bounds the sessions; an agent that has as many refuses more.
+	// MaxSessions bounds the number of sessions. The agent refuses further ones.
 	MaxSessions int `yaml:"max_sessions"`
-	// MaxUnauthenticated bounds the data connections that have not proved themselves. Those
-	// from the addresses of sessions' peers are bounded separately, by MaxSessions.
+	// MaxUnauthenticated bounds the data connections that have not proved yet that they hold a
+	// session's key. Connections from the addresses of sessions' peers are bounded separately, by
+	// MaxSessions.
 	MaxUnauthenticated int `yaml:"max_unauthenticated"`
 	// MaxConnections bounds the connections of a session.
 	MaxConnections int `yaml:"max_connections"`
 
-	// Connections is the number of connections of a session (p); 0 lets the agent choose,
-	// up to AutoConnections.
+	// Connections is the number of connections of a session (p). If it is 0, the agent chooses the
+	// number, up to AutoConnections.
 	Connections     int `yaml:"connections"`
 	AutoConnections int `yaml:"auto_connections"`
-	// ChunkBytes is the size of a chunk (c).
+	// ChunkBytes is the size of a chunk (c), in bytes.
 	ChunkBytes int `yaml:"chunk_bytes"`
-	// Queue is how many chunks a connection may run ahead (q). A session holds at most
-	// p*q*c bytes in each direction.
+	// Queue is the number of chunks by which a connection may run ahead (q). A session holds at
+	// most p*q*c bytes in each direction.
 	Queue     int    `yaml:"queue"`
 	Transport string `yaml:"transport"`
-	// CongestionControl is used between agents. If it is empty, the agent chooses: cubic on
-	// local paths, and otherwise bbr if the kernel has it.
+	// CongestionControl is the congestion control between agents. If it is empty, the agent chooses
+	// cubic on local paths, and otherwise bbr if the kernel has it.
 	CongestionControl string `yaml:"congestion_control"`
 
-	// BufferBytes is the size of a data connection's socket buffers.
+	// BufferBytes is the size of a data connection's socket buffers, in bytes.
 	BufferBytes int `yaml:"buffer_bytes"`
-	// NotSentLowat bounds a data connection's unsent backlog. On a long path a fast
-	// connection may have more: what it sends in the time of Lateness, by which the agent's
-	// machine may be late.
+	// NotSentLowat bounds the unsent bytes of a data connection. On a long path, a fast connection
+	// may have more: the bytes that it sends within Lateness, which is the time by which the
+	// agent's machine may be late.
 	NotSentLowat int           `yaml:"notsent_lowat"`
 	Lateness     time.Duration `yaml:"lateness"`
-	// PipeBytes is the capacity of a pipe.
+	// PipeBytes is the capacity of a pipe, in bytes.
 	PipeBytes int `yaml:"pipe_bytes"`
 	// Memory is the file in which the rates of paths are kept over restarts; if it is
 	// empty, they are not kept.
 	Memory string `yaml:"memory"`
-	// InitialWindow is the credit of a session with an unknown peer.
+	// InitialWindow is the initial credit, in bytes, of a session with a peer that the agent does
+	// not know.
 	InitialWindow int `yaml:"initial_window"`
 
-	// WarmPerPeer and WarmTotal bound the number of idle connections, WarmIdle their idle
-	// time.
+	// WarmPerPeer and WarmTotal bound the number of idle connections that are kept for later
+	// sessions. WarmIdle bounds the time for which they are kept.
 	WarmPerPeer int           `yaml:"warm_per_peer"`
 	WarmTotal   int           `yaml:"warm_total"`
 	WarmIdle    time.Duration `yaml:"warm_idle"`
 
 	// DialTimeout is how long the server may take to answer.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
-	// PrepareTimeout is the time after which a session ends that is not committed, or whose
+	// PrepareTimeout is the time after which a session ends if it is not committed, or if its
 	// client does not connect.
 	PrepareTimeout time.Duration `yaml:"prepare_timeout"`
-	// OpeningTimeout is how long a peer may take to connect and prove itself.
+	// OpeningTimeout is how long a peer may take to connect and to prove that it holds the
+	// session's key.
 	OpeningTimeout time.Duration `yaml:"opening_timeout"`
-	// Beat is the interval of heartbeats on data connections. A connection that is silent
-	// for ConnTimeout is lost, and opened again. A peer that is not heard may be alive
-	// behind a path that is down, which TCP survives. It is lost when its machine refuses
+	// Beat is the interval of heartbeats on data connections. A connection that is silent for
+	// ConnTimeout is lost, and opened again. A silent peer may be alive behind a path that is down;
+	// TCP connections of end hosts survive that. The peer counts as lost when its machine refuses
 	// connections, or after PeerTimeout.
 	Beat        time.Duration `yaml:"beat"`
 	ConnTimeout time.Duration `yaml:"conn_timeout"`
 	PeerTimeout time.Duration `yaml:"peer_timeout"`
-	// IdleTimeout is the time after which a session without traffic ends.
+	// IdleTimeout is the time after which a session without payload ends.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// ResetDrain is how long a reset waits for the bytes before it.
+	// ResetDrain bounds how long a reset is delayed by bytes that were sent before it.
 	ResetDrain time.Duration `yaml:"reset_drain"`
-	// AutoInterval is how often auto mode reconsiders the number of connections.
+	// AutoInterval is the interval at which auto mode reconsiders the number of connections.
 	AutoInterval time.Duration `yaml:"auto_interval"`
 	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount configure TCP keep-alive towards
 	// end hosts.
@@ -119,16 +123,16 @@ type Config struct {
 
 	// Log receives the agent's messages; nil discards them.
 	Log *slog.Logger `yaml:"-" json:"-"`
-	// Version is reported in the status.
+	// Version is the program's version for the status.
 	Version string `yaml:"-" json:"-"`
-	// TLS and DataTLS replace the configurations that are otherwise made from Cert, Key and
-	// CA: that of the control server (pki.Server with RoleController), and that of data
-	// connections (DataTLS).
+	// TLS and DataTLS, if set, replace the configurations that are made from Cert, Key and CA. TLS
+	// is that of the control server (pki.Server with RoleController), and DataTLS that of data
+	// connections (function DataTLS).
 	TLS     *tls.Config `yaml:"-" json:"-"`
 	DataTLS *tls.Config `yaml:"-" json:"-"`
 }
 
-// DefaultConfig returns the defaults. DataAddr has none.
+// DefaultConfig returns the defaults. DataAddr has no default.
 func DefaultConfig() Config {
 	return Config{
 		Listen:             "127.0.0.1:8440",
@@ -213,9 +217,9 @@ func orDefault[T comparable](v, d T) T {
 	return v
 }
 
-// A FieldError names a field of a Config that is wrong, and says what would be right.
+// A FieldError names an invalid field of a Config, and describes the valid values.
 type FieldError struct {
-	Field string // as in the configuration file
+	Field string // name as in the configuration file
 	Value any
 	Want  string
 }
@@ -223,7 +227,7 @@ type FieldError struct {
 // Error implements error.
 func (e *FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
 
-// Validate reports every field that is wrong, each as a *FieldError, joined.
+// Validate reports every invalid field, each as a *FieldError, in one joined error.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -315,7 +319,7 @@ func (c *Config) addrs() []netip.Addr {
 	return []netip.Addr{c.DataAddr}
 }
 
-// addrFor returns the data address of the other address's family, or the zero Addr.
+// addrFor returns the data address of the same family as other, or the zero Addr.
 func (c *Config) addrFor(other netip.Addr) netip.Addr {
 	for _, own := range c.addrs() {
 		if own.Is4() == other.Is4() {
@@ -325,7 +329,7 @@ func (c *Config) addrFor(other netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// params returns p with the parameters that it does not set taken from the configuration.
+// params returns p, in which unset parameters are taken from the configuration.
 func (c *Config) params(p agentapi.Params) agentapi.Params {
 	p.Connections = orDefault(p.Connections, c.Connections)
 	p.ChunkBytes = orDefault(p.ChunkBytes, c.ChunkBytes)
@@ -356,9 +360,9 @@ func (c *Config) loadTLS() (control, data *tls.Config, err error) {
 	return control, data, nil
 }
 
-// readDataTLS returns the TLS configuration of data connections, for both sides. The
-// session's key authenticates peers; the certificate only has to show that they are agents
-// of the same authority, whatever their address.
+// readDataTLS returns the TLS configuration of data connections, for both sides. The session's key
+// authenticates peers. Their certificates only have to show that they are agents of the same
+// authority, whatever their addresses.
 func (c *Config) readDataTLS() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	if err != nil {
@@ -399,7 +403,7 @@ func DataTLS(cert tls.Certificate, pool *x509.CertPool, roles pki.Mapping) *tls.
 	}
 }
 
-// verifyChain checks that the authority has issued the other side's certificate.
+// verifyChain returns an error unless an authority in pool has issued the other side's certificate.
 func verifyChain(s tls.ConnectionState, pool *x509.CertPool) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("peer has no certificate")

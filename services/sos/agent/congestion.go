@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localRTT is the round trip below which a path counts as local. On such a path bbr's
-// pacing costs three times the processor time and gains nothing.
+// localRTT is the round-trip time below which a path counts as local. On such a path bbr's pacing
+// costs three times the processor time and gains nothing.
 const localRTT = time.Millisecond
 
-// congestion holds the congestion controls that an agent chooses from. Once a socket has
-// used bbr, the kernel's timers pace it forever, so all sockets start with local, and get
-// another when their path is known to be long.
+// congestion holds the names of the congestion controls that an agent chooses from. Once a socket
+// has used bbr, the kernel's timers pace it forever. So all sockets start with local, and are
+// switched to another when their path is known to be long.
 type congestion struct {
 	long   string // for long paths: bbr where the kernel has it
 	local  string // for local paths, and before the handshake
-	system string // what the kernel gives a socket that asks for nothing
+	system string // the system's default
 }
 
 // findCongestion finds out which congestion controls this process may use.
@@ -62,10 +62,11 @@ func (c congestion) choose(rtt time.Duration, loss float64) string {
 	return c.long
 }
 
-// longBacklog is how many unsent bytes a connection on a long path may hold at first.
+// longBacklog is the number of unsent bytes that a connection on a long path may hold at first.
 const longBacklog = 1 << 20
 
-// tune prepares a connection for the session.
+// tune sets the DSCP, the congestion control and the socket options of a connection for the
+// session.
 func (m *congestionManager) tune(nc net.Conn) error {
 	s := m.s
 	t := s.transport()
@@ -80,8 +81,8 @@ func (m *congestionManager) tune(nc net.Conn) error {
 	if name == "" {
 		name = s.agent.congestion.choose(stats.MinRTT, stats.loss())
 	}
-	// On a connection from the pool, bbr would rely on a model of the path from a time when
-	// other connections had their shares of it.
+	// On a connection from the pool, bbr would rely on a model of the path that it built while
+	// other connections used shares of the path.
 	if name == s.agent.congestion.long {
 		if err := m.restart(nc); err != nil {
 			return err
@@ -93,13 +94,13 @@ func (m *congestionManager) tune(nc net.Conn) error {
 	return t.Backlog(nc, max(longBacklog, s.agent.cfg.NotSentLowat))
 }
 
-// modelsPath reports whether the session uses bbr, which models the path.
+// modelsPath reports whether the session's connections use bbr, which models the path.
 func (m *congestionManager) modelsPath() bool {
 	c := m.s.agent.congestion
 	return c.long == "bbr" && (m.s.params.CongestionControl == "" || m.s.params.CongestionControl == c.long)
 }
 
-// restart makes a connection's congestion control for long paths start anew.
+// restart makes the congestion control for long paths start anew on a connection.
 func (m *congestionManager) restart(nc net.Conn) error {
 	t, c := m.s.transport(), m.s.agent.congestion
 	if err := t.Steer(nc, c.local); err != nil {
@@ -108,8 +109,8 @@ func (m *congestionManager) restart(nc net.Conn) error {
 	return t.Steer(nc, c.long)
 }
 
-// loss returns the share of segments that a connection has retransmitted, or 0 until it has
-// sent enough to tell.
+// loss returns the share of a connection's segments that were retransmitted, or 0 until the
+// connection has sent enough segments to tell.
 func (s ConnStats) loss() float64 {
 	if s.Sent < 2000 {
 		return 0
@@ -120,10 +121,10 @@ func (s ConnStats) loss() float64 {
 // congestionManager manages the congestion control of a session's connections to the peer.
 type congestionManager struct {
 	s   *session
-	rtt atomic.Int64 // of the slowest path, because no chunk is in order before it arrives there
+	rtt atomic.Int64 // nanoseconds, of the slowest path, because chunks in order wait for those on it
 }
 
-// update samples the connections, at each heartbeat interval.
+// update reads the figures of the connections. It is called at each tick of the session.
 func (m *congestionManager) update() {
 	slowest := time.Duration(0)
 	for _, c := range *m.s.conns.Load() {
@@ -141,17 +142,17 @@ func (m *congestionManager) update() {
 	}
 }
 
-// path is what is known about the path to a peer.
+// path holds the figures of the path to a peer.
 type path struct {
 	rtt        time.Duration
 	loss       float64 // share of segments that were retransmitted
 	rate       uint64  // bytes a second, over all connections
 	congestion string
-	buffer     int // bytes one connection may have in flight
+	buffer     int // bytes that one connection may have in flight
 }
 
-// path returns the combined figures of the session's connections, with those of earlier
-// sessions where the connections are too young to tell.
+// path returns the combined figures of the session's connections. If these have sent too little to
+// tell, it uses the figures of earlier sessions with the peer.
 func (m *congestionManager) path() path {
 	s := m.s
 	p := path{congestion: s.params.CongestionControl, buffer: s.agent.buffer}
@@ -187,14 +188,15 @@ func (m *congestionManager) path() path {
 const (
 	shortPath = 2 * time.Millisecond
 	segment   = 1448.0
-	// Auto mode aims at a multiple of the rate that the path carries already, in bytes a
-	// second within these bounds, so that the number of connections grows with the rate.
+	// Auto mode aims at headroom times the present rate of the path, but at least at minTarget and
+	// at most at maxTarget, in bytes a second. The number of connections therefore grows with the
+	// rate.
 	minTarget, maxTarget = 125e6, 1.25e9
 	headroom             = 4
 )
 
-// chooseConns returns how many connections the path needs in auto mode, at most most, and
-// why.
+// chooseConns returns the number of connections that the path needs in auto mode, which is at most
+// most, and the reason.
 func chooseConns(p path, most int) (n int, why string) {
 	clamp := func(n int) int { return max(1, min(n, most)) }
 	if p.rtt < shortPath {
@@ -206,15 +208,15 @@ func chooseConns(p path, most int) (n int, why string) {
 	need := aim * seconds
 	byBuffer := int(math.Ceil(need / (float64(p.buffer) / 2)))
 	if p.congestion == "bbr" {
-		// One connection fills the path. A second goes on while the first probes for the
-		// minimum round trip. Each further one mainly makes the others' chunks wait for its
+		// One connection fills the path. A second continues while the first probes for the minimum
+		// round trip. Each further connection mainly makes the chunks of the others wait for its
 		// own.
 		n = clamp(max(2, byBuffer))
 		return n, fmt.Sprintf("bbr, round trip %v, loss %.3f %%: buffers of %d MiB carry %.0f MB in flight",
 			p.rtt.Round(time.Millisecond), 100*p.loss, p.buffer>>20, need/1e6)
 	}
-	// Without a model of the path, each loss halves one window (Mathis et al.). The other
-	// connections continue, so the more there are, the less one loss costs.
+	// Without a model of the path, each loss halves the window of one connection (Mathis et al.).
+	// The other connections continue, so the more there are, the less one loss costs.
 	n = max(8, byBuffer)
 	if p.loss > 0 {
 		each := segment / seconds * 1.22 / math.Sqrt(p.loss)

@@ -20,15 +20,15 @@ var (
 	errAck      = fmt.Errorf("%w: confirms chunks that were not sent", wire.ErrFrame)
 )
 
-// conn is a data connection while it serves a session. Its reader is the goroutine that
-// calls serve; its writer is a goroutine of its own. Whoever causes a control frame writes
-// it, unless a chunk is being written: then the writer adds it after the chunk.
+// conn is a data connection while it serves a session. Its reader is the goroutine that calls
+// serve, and its writer is another goroutine. A control frame is written by the goroutine that
+// causes it. If a chunk is being written at that moment, the writer adds the frame after the chunk.
 type conn struct {
 	s     *session
 	index int
 	net   net.Conn
-	// opening is the opening that the peer has to answer before any of its frames are
-	// accepted; nil after the answer.
+	// opening is the opening that the peer has to answer before its frames are accepted. It is nil
+	// if the peer has answered already.
 	opening []byte
 	raw     syscall.RawConn // nil in copy mode
 
@@ -40,7 +40,7 @@ type conn struct {
 	rest       []byte // partly written control frames
 	frames     [8 * wire.HeaderSize]byte
 	windowSent uint64
-	outClosed  bool // whether Release or Reset was sent: nothing may follow
+	outClosed  bool // whether Release or Reset was sent, after which nothing may follow
 	ackSent    atomic.Uint64
 
 	controlDue atomic.Bool // whether control frames are due
@@ -57,12 +57,12 @@ type conn struct {
 	wrote             atomic.Int64
 	leaving           atomic.Bool // whether the writer has to stop
 	backlog           int         // bytes that may be unsent; used by the periodic work
-	retransmitsBefore uint64      // segments retransmitted for the sessions that had the connection before
+	retransmitsBefore uint64      // segments that were retransmitted for earlier sessions on the connection
 	failure           atomic.Pointer[error]
 	pacer             *pacer
 
-	fmu      sync.Mutex // a leaf
-	detached bool       // whether the session is done with the connection, which another may use now
+	fmu      sync.Mutex // a leaf: nothing else is locked under it
+	detached bool       // whether the session no longer uses the connection, so that another may
 }
 
 func newConn(s *session, index int, nc net.Conn) (*conn, error) {
@@ -98,9 +98,9 @@ func (c *conn) retransmits() uint64 {
 	return stats.Retransmits - min(stats.Retransmits, c.retransmitsBefore)
 }
 
-// serve runs the connection until both sides have given it up in order, by Release or by
-// Reset, and then returns nil, or until it fails. In both cases nothing of the session uses
-// it afterwards; after a failure it is closed.
+// serve runs the connection until both sides have given it up in order, by Release or by Reset, and
+// then returns nil. If the connection fails, serve closes it and returns the error. In both cases
+// nothing of the session uses the connection afterwards.
 func (c *conn) serve() error {
 	var wg sync.WaitGroup
 	wg.Go(c.writeLoop)
@@ -116,8 +116,8 @@ func (c *conn) serve() error {
 	if !errors.Is(err, errReleased) {
 		c.fail(err)
 	}
-	// A chunk that is being sent is completed; a peer that does not read it loses the
-	// connection.
+	// A chunk that is being sent is completed. If the peer does not read it within the deadline,
+	// the connection is lost.
 	_ = c.net.SetWriteDeadline(time.Now().Add(c.s.agent.cfg.OpeningTimeout))
 	c.leaving.Store(true)
 	c.s.out.wake()
@@ -135,8 +135,8 @@ func (c *conn) serve() error {
 	return c.leave()
 }
 
-// leave separates the connection from its session, so that another session can use it. It
-// returns why the connection failed, if it did.
+// leave separates the connection from its session, so that another session can use it. If the
+// connection has failed, leave returns the cause.
 func (c *conn) leave() error {
 	c.fmu.Lock()
 	defer c.fmu.Unlock()
@@ -160,11 +160,11 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// end gives up the connection at the session's end. If cause is not 0, it sends the cause
-// to the peer, and drops what the peer still sends until the peer's own Reset; then another
-// session can use the connection. With cause 0 it only waits for the peer's Reset. A peer
-// that needs no cause, because its side has ended first, would drop what is still
-// unacknowledged: if that is much, the connection is closed.
+// end gives up the connection at the session's end. If cause is not 0, it sends the cause to the
+// peer, and drops what the peer still sends until the peer's own Reset. Another session can then
+// use the connection. With cause 0 it only waits for the peer's Reset. A peer whose side has ended
+// first drops all data that it still receives. If much data is unacknowledged then, the connection
+// is closed instead.
 func (c *conn) end(cause wire.Cause) {
 	if c.s.peerEnded.Load() && c.unacked() > maxDropped {
 		c.fail(errOver)
@@ -181,11 +181,12 @@ func (c *conn) end(cause wire.Cause) {
 	}
 }
 
-// maxDropped is how many bytes may be in flight to a peer that drops them, for the sake of
-// keeping the connection.
+// maxDropped bounds the bytes in flight to a peer that drops them, up to which the connection is
+// kept nevertheless.
 const maxDropped = 1 << 20
 
-// unacked returns how many bytes the peer has not acknowledged; 0 for a closed socket.
+// unacked returns the number of bytes that the peer's kernel has not acknowledged; 0 for a closed
+// socket.
 func (c *conn) unacked() int {
 	return unackedOf(func(f func(fd int) error) error { return onSocket(c.net, f) })
 }
@@ -214,8 +215,8 @@ func (c *conn) writeLoop() {
 	c.s.out.pass(c)
 }
 
-// sendChunk writes one chunk. The chunk counts as sent from its first byte on; if the
-// connection fails, it is among the lost ones.
+// sendChunk writes one chunk. The chunk counts as sent from its first byte on. If the connection
+// fails, the chunk is among the lost ones and is sent again.
 func (c *conn) sendChunk(ch *chunk, pass func()) error {
 	out := ch.out
 	if out != nil {
@@ -223,8 +224,8 @@ func (c *conn) sendChunk(ch *chunk, pass func()) error {
 			c.s.out.lost([]*chunk{ch})
 			return err
 		}
-		// From here on, only the writer uses the pipe being sent: a confirmation releases
-		// only the retained one.
+		// From here on, only the writer uses the pipe that is being sent, because a confirmation
+		// releases only the retained pipe.
 		defer c.s.agent.pipes.put(out)
 	}
 	mem := ch.mem // once the chunk counts as sent, a confirmation may clear this field
@@ -267,8 +268,8 @@ func (c *conn) copyChunk(head, payload []byte, pass func()) error {
 	return err
 }
 
-// unlock ends the writing of frames, after writing the control frames that became due
-// meanwhile.
+// unlock unlocks wmu. Before that, it writes the control frames that became due while frames were
+// being written.
 func (c *conn) unlock() {
 	if c.raw != nil && c.controlDue.Swap(false) && c.failure.Load() == nil {
 		c.control()
@@ -279,8 +280,8 @@ func (c *conn) unlock() {
 	}
 }
 
-// kick writes the control frames that are due: at once if possible, otherwise the goroutine
-// that is writing at present does it.
+// kick writes the control frames that are due. If another goroutine is writing at that moment, that
+// goroutine writes them.
 func (c *conn) kick() {
 	c.controlDue.Store(true)
 	if c.raw == nil {
@@ -300,7 +301,8 @@ func (c *conn) kick() {
 	}
 }
 
-// flushLoop writes the control frames in copy mode, where a write may block.
+// flushLoop writes the control frames in copy mode, in a goroutine of its own because a write may
+// block.
 func (c *conn) flushLoop(stop chan struct{}) {
 	for {
 		select {
@@ -319,8 +321,8 @@ func (c *conn) flushLoop(stop chan struct{}) {
 	}
 }
 
-// control writes the control frames that are due without blocking; wmu is held. It returns
-// false if the socket accepts no more: then the next chunk or heartbeat tries again.
+// control writes the control frames that are due without blocking. It returns false if the socket
+// accepts no more; the next chunk or heartbeat then tries again. wmu is held.
 func (c *conn) control() bool {
 	b := c.appendDue(append(c.frames[:0], c.rest...))
 	c.rest = nil
@@ -340,7 +342,7 @@ func (c *conn) control() bool {
 	return true
 }
 
-// finishControl completes partly written control frames; wmu is held.
+// finishControl completes partly written control frames. wmu is held.
 func (c *conn) finishControl(pass func()) error {
 	if len(c.rest) == 0 {
 		return nil
@@ -350,7 +352,7 @@ func (c *conn) finishControl(pass func()) error {
 	return err
 }
 
-// appendDue appends the control frames that are due; wmu is held.
+// appendDue appends the control frames that are due to b. wmu is held.
 func (c *conn) appendDue(b []byte) []byte {
 	if c.outClosed {
 		return b
@@ -374,8 +376,7 @@ func (c *conn) appendDue(b []byte) []byte {
 	return b
 }
 
-// finishRelease sends the session's last frame on this connection, unless it was sent
-// before.
+// finishRelease sends the session's last frame on this connection, unless that was sent before.
 func (c *conn) finishRelease() error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -391,8 +392,8 @@ func (c *conn) finishRelease() error {
 	return c.net.SetWriteDeadline(time.Time{})
 }
 
-// tick runs at every heartbeat interval: it sends a heartbeat on a connection that was
-// quiet, and gives up a connection from which nothing was received.
+// tick runs at every tick of the session. It sends a heartbeat if the connection was quiet, and
+// gives up the connection if nothing was received on it for ConnTimeout.
 func (c *conn) tick(now int64) {
 	cfg := &c.s.agent.cfg
 	if time.Duration(now-c.heard.Load()) > cfg.ConnTimeout {
@@ -410,9 +411,9 @@ func (c *conn) tick(now int64) {
 // maxBacklog bounds the unsent bytes of a connection, however fast it is.
 const maxBacklog = 16 << 20
 
-// adaptBacklog lets a fast connection hold more unsent bytes: as many as it sends in the
-// time by which the agent may be late. With too few the connection runs dry, and bbr then
-// takes the agent's lateness for the path's limit.
+// adaptBacklog lets a fast connection hold more unsent bytes: as many as it sends in the time by
+// which the agent may be late. With fewer bytes the connection would run dry, and bbr would then
+// take the agent's lateness for the limit of the path.
 func (c *conn) adaptBacklog(stats ConnStats) {
 	least := max(longBacklog, c.s.agent.cfg.NotSentLowat)
 	want := min(max(least, int(float64(stats.Rate)*c.s.agent.cfg.Lateness.Seconds())), max(least, maxBacklog))

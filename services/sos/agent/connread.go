@@ -6,11 +6,10 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// ackEvery is the number of chunks after which a connection confirms without being asked.
+// ackEvery is the number of received chunks after which a connection sends an Ack at once.
 const ackEvery = 8
 
-// readLoop handles the peer's frames until the connection ends. An end host never delays
-// it.
+// readLoop handles the peer's frames until the connection ends. It never waits for an end host.
 func (c *conn) readLoop() error {
 	var head [wire.HeaderSize]byte
 	for {
@@ -28,8 +27,8 @@ func (c *conn) readLoop() error {
 	}
 }
 
-// readAnswer reads the peer's answer to the opening. It has no deadline of its own: tick
-// fails the connection if nothing is received.
+// readAnswer reads the peer's answer to the opening, if one is expected. It sets no deadline,
+// because tick fails the connection if nothing is received.
 func (c *conn) readAnswer() error {
 	if c.opening == nil {
 		return nil
@@ -68,7 +67,7 @@ func (c *conn) handle(h wire.Header) error {
 	return nil
 }
 
-// confirm handles an Ack.
+// confirm handles an Ack with the given count.
 func (c *conn) confirm(count uint64) error {
 	c.qmu.Lock()
 	done, ok := c.unconfirmed.Confirm(count)
@@ -80,7 +79,7 @@ func (c *conn) confirm(count uint64) error {
 	return nil
 }
 
-// receive receives one chunk.
+// receive receives the chunk that a Data header announces.
 func (c *conn) receive(h wire.Header) error {
 	r, err := c.s.in.begin(h)
 	if err != nil {
@@ -103,8 +102,8 @@ func (c *conn) receive(h wire.Header) error {
 	if err != nil {
 		return err
 	}
-	// The last chunk is confirmed at once, with all before it, because the end of the
-	// session waits for that.
+	// The last chunk is confirmed at once, together with all chunks before it, because the end of
+	// the session waits for that.
 	if h.Flags != 0 || c.s.in.closing() {
 		c.s.sendAcks()
 	} else if c.received.Load()-c.ackSent.Load() >= ackEvery {
@@ -113,9 +112,9 @@ func (c *conn) receive(h wire.Header) error {
 	return nil
 }
 
-// noteReceived records n received bytes of r, of which left are still to come. The chunk is
-// counted before it is passed on, because passing it on may complete the session, and then
-// its confirmation is the last frame on this connection.
+// noteReceived records n received bytes of r, of which left bytes are still to come. It counts the
+// chunk as received before the chunk is passed on. Passing it on may complete the session, and the
+// Ack for the chunk is then the last frame on this connection.
 func (c *conn) noteReceived(r *reception, n, left int) {
 	c.heard.Store(c.s.agent.now())
 	if left == 0 {

@@ -15,7 +15,7 @@ func (s *session) transport() Transport {
 	return t
 }
 
-// stats returns the transport's figures of a connection to the peer.
+// stats returns the transport's figures for a connection to the peer.
 func (s *session) stats(c net.Conn) (ConnStats, error) { return s.transport().Stats(c) }
 
 // ports returns the peer's data ports that the session uses.
@@ -27,9 +27,9 @@ func (s *session) ports() []uint16 {
 	return ports
 }
 
-// serveConn runs a connection for the session until both sides have released it, and then
-// returns nil, or until it fails. If the peer still has to answer an opening, opening is
-// that one, and otherwise nil.
+// serveConn runs a connection for the session. It returns nil once both sides have released the
+// connection, or an error if it fails. opening is the opening that the peer still has to answer, or
+// nil.
 func (s *session) serveConn(nc net.Conn, index int, opening []byte) error {
 	c, err := newConn(s, index, nc)
 	if err == nil {
@@ -47,7 +47,8 @@ func (s *session) serveConn(nc net.Conn, index int, opening []byte) error {
 	return err
 }
 
-// attach makes c one of the session's connections.
+// attach makes c one of the session's connections, adds it to the pacer of its path, and sets its
+// DSCP.
 func (s *session) attach(c *conn) error {
 	if err := s.join(c); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (s *session) attach(c *conn) error {
 	return err
 }
 
-// join adds c to the session's connections.
+// join adds c to the session's connections, in place of an earlier one with the same index.
 func (s *session) join(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,7 @@ func (s *session) join(c *conn) error {
 	return nil
 }
 
-// detach removes c from the session after it was released (err is nil) or lost.
+// detach removes c from the session's connections after it was released (err is nil) or lost.
 func (s *session) detach(c *conn, err error) {
 	defer s.wg.Done()
 	c.pacer.remove(c)
@@ -113,22 +114,23 @@ func (s *session) detach(c *conn, err error) {
 	}
 }
 
-// wantsConns reports whether connections to the peer are still wanted. If all of them were
-// lost in the last round trip, one more is wanted, to release the peer.
+// wantsConns reports whether the session still needs connections to the peer. If all of them were
+// lost while the peer was being released, one more is needed to release it.
 func (s *session) wantsConns() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.ended && (!s.graceful || !s.peerDone)
 }
 
-// sendAcks makes all connections confirm what they have received.
+// sendAcks makes all connections confirm the chunks that they have received.
 func (s *session) sendAcks() {
 	for _, c := range *s.conns.Load() {
 		c.kick()
 	}
 }
 
-// announceWindow sends the new limit to the peer, on the connection that was heard last.
+// announceWindow sends the new credit limit to the peer, on the connection on which the peer was
+// heard last.
 func (s *session) announceWindow() {
 	var best *conn
 	for _, c := range *s.conns.Load() {
@@ -141,8 +143,8 @@ func (s *session) announceWindow() {
 	}
 }
 
-// useGeneration accepts each generation of a connection index at most once, and reports
-// whether it does.
+// useGeneration accepts each generation of a connection index at most once, and reports whether it
+// has accepted this one.
 func (s *session) useGeneration(index int, g uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +155,7 @@ func (s *session) useGeneration(index int, g uint32) bool {
 	return true
 }
 
-// nextGeneration returns the next generation of this agent's own openings of an index.
+// nextGeneration returns the next generation for an opening of this agent with the given index.
 func (s *session) nextGeneration(index int) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,7 +52,7 @@ func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Liv
 	return s
 }
 
-// refusal counts an error of prepare or commit, and returns it.
+// refusal counts an error of prepare or commit in the metrics, and returns the error.
 func (a *Agent) refusal(err error) error {
 	if err != nil {
 		a.metrics.refused.WithLabelValues(string(control.AsProblem(err).Code)).Inc()
@@ -81,7 +81,7 @@ func (a *Agent) status() control.Status {
 	}
 }
 
-// live returns the sessions for the event stream.
+// live returns the live sessions as the event stream shows them.
 func (a *Agent) live() (out []agentapi.Live) {
 	for _, s := range a.list() {
 		out = append(out, s.liveInfo())
@@ -89,7 +89,7 @@ func (a *Agent) live() (out []agentapi.Live) {
 	return out
 }
 
-// status returns what is known about the paths, sorted by peer and port.
+// status returns the figures of all paths, sorted by peer and port.
 func (x *pacers) status(now time.Time) []agentapi.PathStatus {
 	x.mu.Lock()
 	all := maps.Clone(x.all)
@@ -106,7 +106,7 @@ func (x *pacers) status(now time.Time) []agentapi.PathStatus {
 	return out
 }
 
-// status describes the path, and reports whether it was ever used.
+// status returns the figures of the path, and reports whether the path was ever used.
 func (p *pacer) status(path netip.AddrPort, now time.Time) (s agentapi.PathStatus, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

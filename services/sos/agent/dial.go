@@ -17,30 +17,30 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// errUnknown means that the peer closed a new connection without an answer: it does not
-// know the session, or the key is wrong.
+// errUnknown means that the peer closed a new connection without an answer, because it does not
+// know the session or the key is wrong.
 var errUnknown = errors.New("the peer does not accept the session")
 
-// dialer opens a session's connections to the peer, at the client's agent.
+// dialer opens a session's connections to the peer. Only the client's agent uses it.
 type dialer struct {
 	s    *session
 	once sync.Once
 
 	mu     sync.Mutex
-	early  *early // nil if it was taken or never existed
+	early  *early // nil if it was taken or there was none
 	err    error  // why there is no connection
 	warm   int    // connections that came from the pool
-	wanted int    // how many connections are wanted
-	why    string // why this many
+	wanted int    // number of connections that are wanted
+	why    string // the reason for that number
 }
 
-// start opens the connections to the peer; only the first call has an effect. The first
-// connection determines how many there will be.
+// start opens the connections to the peer. Only the first call has an effect. The first connection
+// shows the path, from which the number of connections is determined.
 func (d *dialer) start() {
 	d.once.Do(func() {
 		short := d.s.params.Connections == 0 && d.s.agent.sizes.likelyShort(d.s.req.Server)
 		d.mu.Lock()
-		d.wanted = 1 // here, because the session may be over before openMore runs
+		d.wanted = 1 // set here, because the session may be over before openMore runs
 		if short {
 			d.why = "the server's sessions have been short"
 		}
@@ -50,9 +50,10 @@ func (d *dialer) start() {
 	})
 }
 
-// openMore opens the other connections. In auto mode, which always uses at least two, it
-// opens the second at once, and the others when the first has shown the path. If the session
-// will probably be short, it waits until it has turned out not to be.
+// openMore opens the other connections. Auto mode always uses at least two connections: it opens
+// the second at once, and the others when the first has shown the path. short reports whether the
+// session will probably be short. If it will, openMore waits until the session has turned out not
+// to be.
 func (d *dialer) openMore(short bool) {
 	s := d.s
 	opened, auto := 1, s.params.Connections == 0
@@ -91,7 +92,8 @@ func (d *dialer) openMore(short bool) {
 	}
 }
 
-// addConns opens as many connections as the current knowledge of the path asks for.
+// addConns opens further connections, up to the number that the present figures of the path call
+// for. opened is the number opened so far.
 func (d *dialer) addConns(opened *int) {
 	s := d.s
 	p, why := s.params.Connections, "as configured"
@@ -111,7 +113,7 @@ func (d *dialer) addConns(opened *int) {
 	}
 }
 
-// maintain keeps the connection of an index established while the session lives.
+// maintain keeps the connection with the given index established while the session needs it.
 func (d *dialer) maintain(index int) {
 	pause := newBackoff(20*time.Millisecond, 500*time.Millisecond)
 	refusals := 0
@@ -133,8 +135,7 @@ func (d *dialer) maintain(index int) {
 	}
 }
 
-// serve runs a connection to its end. After a release it returns the connection to the
-// pool.
+// serve runs a connection to its end. If the connection was released, serve returns it to the pool.
 func (d *dialer) serve(nc net.Conn, index int, opening []byte) error {
 	err := d.s.serveConn(nc, index, opening)
 	if err != nil {
@@ -146,8 +147,8 @@ func (d *dialer) serve(nc net.Conn, index int, opening []byte) error {
 	return nil
 }
 
-// failed records why there is no connection. A peer that refuses twice while no connection
-// exists no longer has the session.
+// failed records why no connection could be opened. A peer that refuses twice while no connection
+// exists no longer has the session, and the session ends.
 func (d *dialer) failed(err error, refusals int) {
 	d.mu.Lock()
 	d.err = err
@@ -157,10 +158,10 @@ func (d *dialer) failed(err error, refusals int) {
 	}
 }
 
-// connect returns a connection for the session: one from the pool if there is one,
-// otherwise a new one. On a new one the peer has proved itself. On one from the pool it did
-// so before, and connect does not wait for its answer to the opening, because that would
-// cost every session a round trip; it returns the opening instead.
+// connect returns a connection for the session: one from the pool if there is one, otherwise a new
+// one. On a new connection the peer has already answered the opening and proved its key. On one
+// from the pool it did so for an earlier session. Waiting for the answer there would cost every
+// session a round trip, so connect returns the opening that the peer still has to answer.
 func (d *dialer) connect(index int) (nc net.Conn, opening []byte, err error) {
 	pool, key := d.s.agent.warm, d.warmKey(index)
 	for nc := pool.take(key); nc != nil; nc = pool.take(key) {
@@ -172,7 +173,7 @@ func (d *dialer) connect(index int) (nc net.Conn, opening []byte, err error) {
 				return nc, opening, nil
 			}
 		}
-		resetNow(nc) // it was lost in the pool
+		resetNow(nc) // the connection was lost in the pool
 	}
 	if nc, err = d.dialPeer(index); err != nil {
 		return nil, nil, err
@@ -189,7 +190,7 @@ func (d *dialer) connect(index int) (nc net.Conn, opening []byte, err error) {
 	return nc, nil, nil
 }
 
-// dialPeer connects to the peer's data port of the index.
+// dialPeer connects to the data port of the peer that belongs to the index.
 func (d *dialer) dialPeer(index int) (net.Conn, error) {
 	s := d.s
 	if index == 0 {
@@ -215,8 +216,8 @@ func (d *dialer) dialPeer(index int) (net.Conn, error) {
 	return tc, nil
 }
 
-// sendOpening proves the key to the peer, and returns the opening that the peer has to
-// answer.
+// sendOpening sends an opening, which proves the key to the peer, and returns the opening that the
+// peer has to answer.
 func (d *dialer) sendOpening(nc net.Conn, index int) ([]byte, error) {
 	s := d.s
 	window := uint32(s.in.limit.Load() >> 10) // in KiB
@@ -232,7 +233,7 @@ func (d *dialer) sendOpening(nc net.Conn, index int) ([]byte, error) {
 	return raw, nc.SetDeadline(time.Time{})
 }
 
-// readAnswer waits for the answer to the opening.
+// readAnswer waits for the peer's answer to the opening.
 func (d *dialer) readAnswer(nc net.Conn, opening []byte) error {
 	s := d.s
 	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
@@ -258,7 +259,8 @@ func checkAnswer(opening, key []byte, read func([]byte) error) error {
 	return err
 }
 
-// wait waits until the first connection to the peer is established.
+// wait waits until the first connection to the peer is established. Otherwise it returns the reason
+// for the lack of a connection.
 func (d *dialer) wait(ctx context.Context) error {
 	s := d.s
 	select {
@@ -298,8 +300,8 @@ func (b *backoff) wait(ctx context.Context) bool {
 	}
 }
 
-// early is a connection to the peer that is established while the session is being
-// prepared, to save a round trip at commit. It carries nothing until then.
+// early is a connection to the peer that is opened while the session is being prepared, to save a
+// round trip at commit. It carries no data until then.
 type early struct {
 	done chan struct{}
 	conn net.Conn
@@ -329,8 +331,8 @@ func (d *dialer) dialEarly() {
 	}
 }
 
-// takeEarly waits until the early connection is established and returns it; nil if there is
-// none.
+// takeEarly waits until the early connection is established and returns it. It returns nil if there
+// is none, or if the dial has failed.
 func (d *dialer) takeEarly() net.Conn {
 	d.mu.Lock()
 	e := d.early
@@ -339,11 +341,11 @@ func (d *dialer) takeEarly() net.Conn {
 	if e == nil {
 		return nil
 	}
-	<-e.done // its dial has a deadline
+	<-e.done // the dial has a deadline
 	return e.conn
 }
 
-// dropEarly closes an early connection that nobody took.
+// dropEarly closes the early connection if it was not taken.
 func (d *dialer) dropEarly() {
 	if nc := d.takeEarly(); nc != nil {
 		_ = nc.Close()

@@ -25,14 +25,14 @@ func checkMarks(m agentapi.Marks) error {
 	return nil
 }
 
-// marker sets the DSCPs of what a session sends.
+// marker sets the DSCPs of packets that the agent sends for a session.
 type marker struct {
 	s     *session
 	mu    sync.Mutex // held while the DSCPs of sockets are set; the session's lock may be taken under it
 	marks agentapi.Marks
 }
 
-// set changes the DSCPs of everything that the session sends.
+// set changes the DSCPs of all packets that the agent sends for the session.
 func (k *marker) set(m agentapi.Marks) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,7 +46,7 @@ func (k *marker) set(m agentapi.Marks) error {
 	return k.markEnd()
 }
 
-// current returns the DSCPs of what the session sends.
+// current returns the DSCPs of packets that the agent sends for the session.
 func (k *marker) current() agentapi.Marks {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,8 +60,8 @@ func (k *marker) unmark(nc net.Conn) {
 	}
 }
 
-// mark sets the session's DSCP on a connection to the peer. attach calls it again after
-// tune has, because the DSCP may have changed in between.
+// mark sets the session's DSCP on a connection to the peer. attach calls it although tune has
+// called it before, because the DSCP may have changed in between.
 func (k *marker) mark(nc net.Conn) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,9 +75,9 @@ func (k *marker) markEnds() error {
 	return k.markEnd()
 }
 
-// markEnd sets the DSCP of what is sent to the end host. If the end host's socket does not
-// exist yet, it sets it on the socket from which that will come, so that the very first
-// segment has it. mu is held.
+// markEnd sets the DSCP of packets to the end host. If the end host's socket does not exist yet,
+// markEnd sets it on the socket from which that one will be made, so that even the first segment
+// has the DSCP. mu is held.
 func (k *marker) markEnd() error {
 	s := k.s
 	s.mu.Lock()

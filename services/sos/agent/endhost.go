@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endHost is the connection to the client or to the server.
+// endHost is the agent's connection to the client or to the server.
 type endHost struct {
 	conn *net.TCPConn
 	rc   syscall.RawConn
-	shut atomic.Bool // whether the agent has ended its direction by FIN
+	shut atomic.Bool // whether the agent has sent its FIN
 }
 
 func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
@@ -31,8 +31,8 @@ func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
 		if err := setEndOptions(fd, a.cfg.KeepAliveIdle, a.cfg.KeepAliveInterval, a.cfg.KeepAliveCount); err != nil {
 			return err
 		}
-		// An end host is usually near. If it is not, the system's own choice is as good as
-		// any.
+		// An end host is usually near. If it is not, the system's default is as good as any other
+		// choice.
 		stats, err := tcpStats(fd)
 		if err != nil || (stats.MinRTT > 0 && stats.MinRTT < localRTT) {
 			return err
@@ -43,33 +43,33 @@ func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
 
 func (e *endHost) on(f func(fd int) error) error { return onRaw(e.rc, f) }
 
-// closeWrite passes on the other end's FIN.
+// closeWrite sends a FIN to the end host, to pass on the other end's FIN.
 func (e *endHost) closeWrite() {
 	e.shut.Store(true)
-	_ = e.conn.CloseWrite() // the reading side sees an error as well
+	_ = e.conn.CloseWrite() // an error is ignored, because the reading side sees it as well
 }
 
-// abort sends RST.
+// abort closes the connection with a RST.
 func (e *endHost) abort() { resetNow(e.conn) }
 
-// complete is called when both directions have ended: from here on the connection ends well
-// even if the process dies, and the kernel still sends what is unsent.
+// complete is called when both directions have ended. From then on the connection ends in order
+// even if the process dies, and the kernel still sends the unsent bytes.
 func (e *endHost) complete() {
 	_ = e.on(func(fd int) error { return setLinger(fd, false) })
 }
 
-// close leaves a complete connection to the kernel.
+// close leaves a complete connection to the kernel, which sends the remaining bytes.
 func (e *endHost) close() { _ = e.conn.Close() }
 
-// acknowledged reports whether the end host has acknowledged everything of a complete
-// connection, including the FIN, or is gone.
+// acknowledged reports whether the end host of a complete connection has acknowledged everything,
+// including the FIN, or the connection no longer exists.
 func (e *endHost) acknowledged() bool { return e.gone() || e.unacked() == 0 }
 
-// tcpClosed is the state of a socket without a connection.
+// tcpClosed is the kernel's number for the state of a socket without a connection.
 const tcpClosed = 7
 
-// gone reports whether the socket has no connection any more: it was reset or timed out, or
-// the FINs of both sides have been acknowledged.
+// gone reports whether the socket has no connection any more, because the connection was reset or
+// timed out, or because the FINs of both sides have been acknowledged.
 func (e *endHost) gone() bool {
 	gone := false
 	_ = e.on(func(fd int) error {
@@ -80,18 +80,19 @@ func (e *endHost) gone() bool {
 	return gone
 }
 
-// dead reports whether the connection was reset or timed out, without consuming the error
-// that the next read or write returns. After the FINs of both sides a socket looks the
-// same, so the answer is false once this side has sent its FIN.
+// dead reports whether the connection was reset or timed out, without consuming the error that the
+// next read or write returns. A socket looks the same after the FINs of both sides, so dead returns
+// false once this side has sent its FIN.
 func (e *endHost) dead() bool {
-	return e.gone() && !e.shut.Load() // in this order, because the FIN may be sent at any moment
+	return e.gone() && !e.shut.Load() // checked in this order, because the FIN may be sent at any moment
 }
 
-// unacked returns how many bytes the end host has not acknowledged; 0 for a closed socket.
+// unacked returns the number of bytes that the end host has not acknowledged; 0 for a closed
+// socket.
 func (e *endHost) unacked() int { return unackedOf(e.on) }
 
-// unackedOf returns how many bytes the other end of a socket has not acknowledged; 0 for a
-// closed socket. It runs its system call through on.
+// unackedOf returns the number of bytes that the other end of a socket has not acknowledged; 0 for
+// a closed socket. It makes its system call through on.
 func unackedOf(on func(func(fd int) error) error) int {
 	n := 0
 	_ = on(func(fd int) (err error) {
@@ -101,8 +102,8 @@ func unackedOf(on func(func(fd int) error) error) int {
 	return n
 }
 
-// listenFor opens a port for one client; port 0 means any free port. The short queue is
-// enough, because only one connection is ever accepted.
+// listenFor opens a port for one client; port 0 means any free port. A short queue is enough,
+// because only one connection is ever accepted.
 func listenFor(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCPListener, error) {
 	lc := net.ListenConfig{KeepAlive: -1, Control: controlFunc(func(fd int) error { return prepareEndSocket(fd, congestion) })}
 	lc.SetMultipathTCP(false)
@@ -122,10 +123,9 @@ func listenFor(ctx context.Context, at netip.AddrPort, congestion string) (*net.
 	return t, nil
 }
 
-// prepareEndSocket prepares a socket for an end host's connection. If the socket listens,
-// accepted connections inherit the options. The linger time must be set here: if it were
-// set only after accepting, a process that dies before that would end the connection by a
-// FIN instead of an RST.
+// prepareEndSocket prepares a socket for an end host's connection. If the socket listens, accepted
+// connections inherit the options. The linger time must be set here. If it were set only after
+// accepting, a process that dies before that would end the connection with a FIN instead of an RST.
 func prepareEndSocket(fd int, congestion string) error {
 	if err := setLinger(fd, true); err != nil {
 		return err
@@ -133,10 +133,10 @@ func prepareEndSocket(fd int, congestion string) error {
 	return setCongestion(fd, congestion)
 }
 
-// dropIncoming makes a listener ignore all packets without releasing its port. While the
-// switches still forward the client's packets here, a closed port would refuse a new
-// connection of the client that uses the same port again. Instead its first packet is lost,
-// and reaches the server when the client repeats it.
+// dropIncoming makes a listener ignore all packets without releasing its port. If the port were
+// closed while the switches still forward the client's packets to it, it would refuse a new
+// connection of the client from the same port. With the filter, the first packet of that connection
+// is lost, and reaches the server when the client repeats it.
 func dropIncoming(ln *net.TCPListener) {
 	dropAll := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	rc, err := ln.SyscallConn()
@@ -154,16 +154,16 @@ func dropIncoming(ln *net.TCPListener) {
 	}
 }
 
-// reservation is a bound port for a later dial.
+// reservation is a bound port from which a connection will be made later.
 type reservation struct {
 	file *os.File
 	port uint16
 }
 
-// reserve binds a port; port 0 means any free port. Its last connection may still be in
-// TIME_WAIT, for a minute if the client closes first. A new connection to the same server
-// is distinguished from it by timestamps (RFC 6191), and the dial of one without timestamps
-// fails with EADDRNOTAVAIL. If such ports were left out, an agent's ports would last for no
+// reserve binds a port; port 0 means any free port. The last connection of the port may still be in
+// TIME_WAIT, for a minute if the client closes first. A new connection to the same server is
+// distinguished from it by timestamps (RFC 6191). If the server uses no timestamps, the dial fails
+// with EADDRNOTAVAIL. If ports in TIME_WAIT were left out, an agent would have enough ports for no
 // more than 375 connections a second.
 func reserve(at netip.AddrPort, congestion string) (*reservation, error) {
 	family := unix.AF_INET
@@ -204,8 +204,8 @@ func reserve(at netip.AddrPort, congestion string) (*reservation, error) {
 
 func (r *reservation) close() { _ = r.file.Close() }
 
-// dial connects from the reserved port; the reservation is used up. The error wraps
-// ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH or the context's.
+// dial connects from the reserved port, and uses up the reservation. The error wraps ECONNREFUSED,
+// ETIMEDOUT, EHOSTUNREACH, ENETUNREACH or the context's error.
 func (r *reservation) dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	defer r.close()
 	rc, err := r.file.SyscallConn()

@@ -61,7 +61,7 @@ func newMetrics(a *Agent) *metrics {
 	return m
 }
 
-// ended adds the figures of a session that has ended.
+// ended adds the figures of an ended session to the metrics.
 func (m *metrics) ended(s *session) {
 	m.agent.total.add(s)
 	r := s.record()
@@ -75,7 +75,7 @@ func (m *metrics) ended(s *session) {
 	}
 }
 
-// pathMetrics exports what is known about each path, and how it is used.
+// pathMetrics exports the rate, the pace, the queue and the sessions of each path.
 type pathMetrics struct {
 	pacers *pacers
 
@@ -130,12 +130,12 @@ func (m *pathMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// totals counts the bytes of all sessions so far.
+// totals counts the bytes of all sessions since the agent's start.
 type totals struct {
 	a *Agent
 
 	mu      sync.Mutex
-	goneIn  uint64 // of sessions that have ended
+	goneIn  uint64 // bytes from end hosts, of sessions that have ended
 	goneOut uint64
 }
 
@@ -154,7 +154,7 @@ func (t *totals) sum() (in, out, held uint64) {
 	return in, out, held
 }
 
-// add adds the bytes of a session that has ended.
+// add adds the bytes of an ended session.
 func (t *totals) add(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// A path is updated this many times in a round trip, but no more often than this.
+	// A path is updated updatesPerRTT times per round trip, but at most once in minUpdateInterval.
 	updatesPerRTT, minUpdateInterval = 8, 5 * time.Millisecond
-	// An update may take at most this fraction of the time (one part in updateShare), but
-	// there is at least one in this interval.
+	// Updates may take at most the fraction 1/updateShare of the time, but there is at least one in
+	// maxUpdateInterval.
 	updateShare, maxUpdateInterval = 20, 500 * time.Millisecond
-	// A longer round trip is not a measurement.
+	// A round trip of maxRTT or longer does not count as a measurement.
 	maxRTT = time.Minute
-	// A path is updated at this interval if nobody sends on it or it is short.
+	// A path is updated at idleInterval if no session sends on it, or if it is short.
 	idleInterval = 50 * time.Millisecond
-	// After so long without traffic, a path's rate is tried again.
+	// After quietAfter without traffic, a path's rate is tried again.
 	quietAfter = time.Second
-	// After so long without a confirmation, a rate is doubtful.
+	// After doubtfulAfter without a confirmation, a rate is doubtful.
 	doubtfulAfter = 10 * time.Minute
-	// This is the share of a link's rate that is payload in segments of the usual size.
+	// payloadShare is the share of a link's rate that is payload in segments of the usual size.
 	payloadShare = 0.955
-	// A session is expected to send on this many connections.
+	// A session is expected to send on expectedConns connections.
 	expectedConns = 2
-	// The demand of a connection is smoothed: each update has this weight.
+	// The demand of a connection is smoothed. demandShare is the weight of each update.
 	demandShare = 0.2
-	// Round trips vary by the time of this many segments at a connection's pace.
+	// Round trips vary by the time that grainSegments segments take at a connection's pace.
 	grainSegments = 4
-	// A pace is set again if it changes by more than this share.
+	// A pace is set again only if it changes by more than paceStep of its value.
 	paceStep = 0.02
 )
 
-// pacer limits what is sent on one path, to a peer's data port or from one of the agent's
-// own, to the path's rate, and divides the rate among the sessions.
+// pacer limits the traffic on one path to the path's rate, and divides the rate among the sessions.
+// A path leads to a data port of a peer, or from a data port of this agent.
 type pacer struct {
 	a *Agent
 
-	mu           sync.Mutex // a leaf
+	mu           sync.Mutex // a leaf: nothing else is locked under it
 	control      *pathrate.Control
 	shownAt      time.Time // when the path last showed its rate
 	declared     time.Time // when the controller last declared the rate, until the path shows its own; zero for never
@@ -51,26 +51,26 @@ type pacer struct {
 	conns        map[*conn]*pacedConn
 	delivered    uint64
 	lost         uint64
-	sending      int               // number of sessions at the last update that had more to send than they could
-	weight       float64           // the sum of their weights
-	joined       map[*session]bool // sessions whose connections were added since
+	sending      int               // number of sessions that had more to send at the last update than they could
+	weight       float64           // sum of the weights of these sessions
+	joined       map[*session]bool // sessions whose connections were added since the last update
 	wake         chan struct{}     // signals that a connection was added
-	sent         time.Time         // when somebody last sent
+	sent         time.Time         // when a session last sent
 	running      bool
-	active       bool          // whether somebody sent at the last update
+	active       bool          // whether a session sent at the last update
 	lastDuration time.Duration // duration of the last update
 }
 
 // pacedConn is the state that a pacer keeps for one connection.
 type pacedConn struct {
 	seen    ConnStats
-	bytes   uint64    // bytes of its session, at the last update
+	bytes   uint64    // bytes that its session had sent at the last update
 	at      time.Time // when it was last sampled
 	busy    time.Time // when it last sent
 	waiting bool      // whether it had bytes that it could not send yet
 	rested  bool      // whether it was not sampled
 	payload segmentPayload
-	rate    float64 // bytes a second that it sends, while it has no more to send
+	rate    float64 // smoothed rate of delivery, in bytes a second
 	pace    float64 // the pace that was set
 }
 
@@ -121,7 +121,8 @@ func (p *pacer) remove(c *conn) {
 	delete(p.conns, c)
 }
 
-// retryRate makes the rate of a path be tried again if nobody has sent on it for a while.
+// retryRate makes the rate of a path be tried again if no session has sent on the path for
+// quietAfter.
 func (p *pacer) retryRate(now time.Time) {
 	if p.control == nil || !p.active && now.Sub(p.sent) > quietAfter {
 		rate, shown := 0.0, 0.0
@@ -133,7 +134,7 @@ func (p *pacer) retryRate(now time.Time) {
 	p.sent = now
 }
 
-// doubtful reports whether the path has not shown its rate for a while.
+// doubtful reports whether the path has not shown its rate for doubtfulAfter.
 func (p *pacer) doubtful(now time.Time) bool {
 	last := p.shownAt
 	if p.declared.After(last) {
@@ -142,7 +143,7 @@ func (p *pacer) doubtful(now time.Time) bool {
 	return now.Sub(last) > doubtfulAfter
 }
 
-// describeStart describes how fast a session starts, as one of n, and why.
+// describeStart describes the pace at which a session starts, as one of n sessions, and the reason.
 func (p *pacer) describeStart(pace float64, n int) string {
 	mbit := func(rate float64) float64 { return rate * 8 / 1e6 }
 	why := "nothing is known of the path"
@@ -155,7 +156,8 @@ func (p *pacer) describeStart(pace float64, n int) string {
 	return fmt.Sprintf("%.1f Mbit/s: %s", mbit(pace), why)
 }
 
-// paceOf returns what a connection may send, in bytes a second; zero if it is not paced.
+// paceOf returns the rate at which a connection may send, in bytes a second; zero if it is not
+// paced.
 func (p *pacer) paceOf(c *conn) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,9 +167,9 @@ func (p *pacer) paceOf(c *conn) uint64 {
 	return 0
 }
 
-// setDeclared sets what the controller knows about the path, unless this agent has seen its
-// rate itself. The declared rate is the capacity that is free at present, so it changes
-// each time.
+// setDeclared sets the rate and the round trip that the controller declares for the path, unless
+// the path has shown its rate to this agent. The declared rate is the capacity that is free at
+// present, so each declaration may be different.
 func (p *pacer) setDeclared(path agentapi.Path) {
 	if path.Rate == 0 || path.RTT == 0 {
 		return
@@ -179,7 +181,7 @@ func (p *pacer) setDeclared(path agentapi.Path) {
 	case p.control == nil || p.control.Rate() == 0:
 	case p.declared.IsZero():
 		return
-	case now.Sub(p.sent) <= quietAfter: // the free capacity is measured while this agent's own traffic uses the path
+	case now.Sub(p.sent) <= quietAfter: // the free capacity does not include what this agent uses itself
 		p.declared = now
 		return
 	}
@@ -193,7 +195,7 @@ func (p *pacer) setDeclared(path agentapi.Path) {
 	}
 }
 
-// initialWindow returns how many segments each of conns connections should send in the
+// initialWindow returns the number of segments that each of conns connections should send in the
 // first round trip; zero if the path's rate is not known.
 func (p *pacer) initialWindow(conns int) int {
 	in := p.bdp()
@@ -237,14 +239,15 @@ func (p *pacer) run() {
 	}
 }
 
-// minInterval returns how long to wait after an update, however many connections are added.
+// minInterval returns the least time to wait after an update, even if connections are added
+// meanwhile.
 func (p *pacer) minInterval() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return intervalAfter(p.lastDuration)
 }
 
-// intervalAfter returns the least time to wait after an update that has taken so long.
+// intervalAfter returns the least time to wait after an update whose duration was took.
 func intervalAfter(took time.Duration) time.Duration {
 	return min(max(minUpdateInterval, updateShare*took), maxUpdateInterval)
 }
@@ -295,10 +298,10 @@ func (p *pacer) unpace() {
 	}
 }
 
-// restart restarts bbr where it is used: bbr has stayed within the pace, and would follow
-// it upwards only now and then. If the path has become longer, bbr would keep to a window
-// for the shorter path, for ten more seconds each time; there another congestion control is
-// used, and the pace alone limits what is sent.
+// restart restarts bbr on the connections that use it: bbr has stayed within the pace, and would
+// raise its own rate only now and then. If the path has become longer, bbr would keep to a window
+// for the shorter path, for ten more seconds each time. The connections then use another congestion
+// control, and only the pace limits them.
 func (p *pacer) restart() {
 	for c, own := range p.conns {
 		if !own.waiting || !c.s.congestion.modelsPath() {
@@ -312,7 +315,7 @@ func (p *pacer) restart() {
 	}
 }
 
-// ackGrain returns how long segments of a connection wait for each other: the kernel sends
+// ackGrain returns how long segments of a connection wait for each other, because the kernel sends
 // two at a time, and acknowledges two at once.
 func ackGrain(segment int, pace float64) time.Duration {
 	if pace <= 0 {
@@ -321,7 +324,8 @@ func ackGrain(segment int, pace float64) time.Duration {
 	return time.Duration(grainSegments * float64(segment) / pace * float64(time.Second))
 }
 
-// sample samples the connections that may have sent.
+// sample samples the connections that may have sent since the last update, and reports whether any
+// has.
 func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 	s.At, s.Idle = time.Duration(p.a.now()), true
 	most := uint32(0)
@@ -341,7 +345,7 @@ func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 		arrived := stats.Delivered - own.seen.Delivered
 		own.payload.record(&own.seen, &stats)
 		bytesArrived := float64(arrived) * own.payload.average(stats.Segment)
-		if own.rested { // everything else that arrived meanwhile were frames of a few bytes, over a long time
+		if own.rested { // since the last sample, only frames of a few bytes arrived besides these
 			own.rested, bytesArrived = false, min(bytesArrived, float64(bytes-own.bytes))
 		}
 		p.delivered += uint64(bytesArrived)
@@ -367,10 +371,11 @@ func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 	return s, sending
 }
 
-// minShares holds the share of a path down to which sessions give way to other traffic.
+// minShares holds, for each Share, the share of a path down to which sessions give way to other
+// traffic.
 var minShares = map[agentapi.Share]float64{"": 0.25, agentapi.SharePolite: 0.25, agentapi.ShareEqual: 0.5}
 
-// minShare returns the largest such share of the sessions that send, because a path has
+// minShare returns the largest value of minShares among the sessions that send, because a path has
 // only one pace.
 func (p *pacer) minShare() float64 {
 	most := minShares[agentapi.SharePolite]
@@ -385,8 +390,8 @@ func (p *pacer) minShare() float64 {
 // weight returns the weight of a session among those on its path.
 func (s *session) weight() float64 { return float64(max(s.params.Weight, 1)) }
 
-// divide gives each sending session a share of the pace by its weight, and gives to the
-// others what sessions that have less to send do not need.
+// divide gives each sending session a share of the pace by its weight. Sessions that have less to
+// send leave the rest of their shares to the others.
 func (p *pacer) divide(now time.Time) {
 	all := map[*session][]*conn{}
 	for c, own := range p.conns {
@@ -416,9 +421,9 @@ func (p *pacer) divide(now time.Time) {
 	}
 }
 
-// split divides a session's share among its connections. A connection that sends much less
-// than its part, as with bbr while it probes for the minimum round trip, leaves the rest to
-// the others meanwhile.
+// split divides a session's share among its connections. A connection that sends much less than its
+// part, for example while bbr probes for the minimum round trip, leaves the rest to the others
+// meanwhile.
 func (p *pacer) split(conns []*conn, share float64) {
 	equal := share / float64(len(conns))
 	demands := make([]demand, len(conns))
@@ -450,11 +455,11 @@ func (p *pacer) setPace(c *conn, own *pacedConn, pace float64) {
 	}
 }
 
-// demand is how much somebody wants of a whole, and a weight above zero.
+// demand is the part of a whole that a user wants, and the user's weight, which is above zero.
 type demand struct{ wants, weight float64 }
 
-// maxMinShare returns the max-min fair share of a whole for a weight of one: the largest
-// that all may have when each takes no more than it wants.
+// maxMinShare returns the max-min fair share of a whole for a weight of one: the largest share that
+// all users can have if none takes more than it wants.
 func maxMinShare(whole float64, all []demand) float64 {
 	share := 0.0
 	for {

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/pathrate"
 )
 
-// pacers holds an agent's pacers, by path. They keep what they know while nobody sends.
+// pacers holds an agent's pacers, by path. Pacers keep their knowledge while no session sends.
 type pacers struct {
 	a *Agent
 
@@ -78,11 +78,11 @@ const (
 	maxStoreBytes = 1 << 20
 	// maxStoredAge is the age up to which stored paths are used.
 	maxStoredAge = 30 * 24 * time.Hour
-	// saveEvery is how often the file is written, if something has changed.
+	// saveEvery is the interval at which the file is written, if paths have changed.
 	saveEvery = time.Minute
 )
 
-// storedPath is a path as the file stores it.
+// storedPath is the form of a path in the file.
 type storedPath struct {
 	Peer    netip.Addr `json:"peer"`
 	Port    uint16     `json:"port"`
@@ -92,7 +92,8 @@ type storedPath struct {
 	Seen    time.Time  `json:"seen"`
 }
 
-// check returns an error if the entry, which somebody else may have written, is invalid.
+// check returns an error if the entry is invalid or too old. The file may have been written by
+// another program.
 func (r *storedPath) check(now time.Time) error {
 	switch {
 	case !r.Peer.IsValid() || r.Port == 0:
@@ -109,11 +110,11 @@ func (r *storedPath) check(now time.Time) error {
 	return nil
 }
 
-// maxStoredRate is the highest rate that is accepted, in bytes a second.
+// maxStoredRate is the highest rate that is accepted from the file, in bytes a second.
 const maxStoredRate = 1.25e12
 
-// load restores the pacers from a file. It skips entries that are invalid or old, and
-// refuses a file that is damaged or of another kind.
+// load restores the pacers from a file. It skips entries that are invalid or old, and returns an
+// error for a file that is damaged or of another kind.
 func (x *pacers) load(file string) error {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,8 +147,8 @@ func (x *pacers) load(file string) error {
 	return nil
 }
 
-// restore sets the stored rate of a path. If the clock was ahead, or is behind, the rate is
-// doubtful.
+// restore sets the rate of a path from the file. If the entry's time lies in the future, because a
+// clock is or was wrong, the rate is doubtful.
 func (p *pacer) restore(r storedPath, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +160,7 @@ func (p *pacer) restore(r storedPath, now time.Time) {
 	}
 }
 
-// stored returns the paths that are worth storing.
+// stored returns the valid entries for the file, sorted by peer and port.
 func (x *pacers) stored(now time.Time) []storedPath {
 	x.mu.Lock()
 	defer x.mu.Unlock()

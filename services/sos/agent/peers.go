@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// maxPeers bounds how many peers an agent remembers.
+// maxPeers bounds the number of peers that an agent remembers.
 const maxPeers = 1024
 
 // peerNote holds the figures of the last session with a peer.
@@ -33,8 +33,8 @@ type peers struct {
 
 func newPeers() *peers { return &peers{notes: make(map[netip.Addr]peerNote)} }
 
-// initialWindow returns the credit to start with: the one that was used lately, but at
-// least first.
+// initialWindow returns the credit for the start of a session with a peer: the credit of the last
+// session, if that was recent, but at least first.
 func (p *peers) initialWindow(peer netip.Addr, first int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,14 +70,14 @@ func (p *peers) recall(peer netip.Addr) (peerNote, bool) {
 	return n, ok
 }
 
-// maxRefusals is how often a peer's machine has to refuse a connection to the data port
-// before its agent counts as dead.
+// maxRefusals is the number of consecutive connections to the data port that a peer's machine has
+// to refuse before its agent counts as dead.
 const maxRefusals = 2
 
-// probePeer finds out whether a peer is alive that opens no connections although a session
-// waits for them. If the path is down, nothing answers; if the agent has died, its machine
-// refuses connections, and then the sessions end at once. The dialling side of a session
-// finds that out when it dials.
+// probePeer finds out whether a peer is alive that opens no connections although a session waits
+// for them. If the path is down, no answer comes. If the agent has died, its machine refuses
+// connections, and the sessions then end at once. Only the accepting side of a session needs this,
+// because the dialling side notices when it dials.
 func (a *Agent) probePeer(peer agentapi.Peer) {
 	if len(peer.DataPorts) == 0 {
 		return // its ports are not known
@@ -115,8 +115,8 @@ func (a *Agent) probeUntilDone(peer agentapi.Peer) {
 	}
 }
 
-// waitingSessions returns the sessions that wait for connections from the peer. If there
-// are none, it ends the search, so that the next waiting session starts another.
+// waitingSessions returns the sessions that wait for connections from the peer. If there are none,
+// it marks the probing as ended, so that the next waiting session starts it again.
 func (a *Agent) waitingSessions(peer netip.Addr) []*session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,8 +144,8 @@ func (a *Agent) probeListener(to netip.AddrPort) error {
 	return err
 }
 
-// lastHeard returns when the session's peer was last heard, on the agent's clock; 0 if it
-// never was.
+// lastHeard returns the time at which the session's peer was last heard, on the agent's clock; 0 if
+// it never was.
 func (s *session) lastHeard() int64 {
 	s.mu.Lock()
 	heard := s.heard
@@ -156,7 +156,7 @@ func (s *session) lastHeard() int64 {
 	return heard
 }
 
-// peersHeard returns how long each peer of a session has been silent.
+// peersHeard returns, for each peer of a session, the time since the peer was last heard.
 func (a *Agent) peersHeard() []control.PeerStatus {
 	last := map[netip.Addr]int64{}
 	for _, s := range a.list() {
@@ -173,10 +173,10 @@ func (a *Agent) peersHeard() []control.PeerStatus {
 }
 
 const (
-	// shortSession is the most that a session carries that needs no second connection, in
-	// bytes.
+	// shortSession is the largest session, in bytes, that needs no second connection.
 	shortSession = 64 << 10
-	// shortInRow is how many of a server's latest sessions have to have been short.
+	// shortInRow is the number of consecutive short sessions of a server after which the next is
+	// expected to be short.
 	shortInRow = 3
 	// maxSizes bounds the number of servers that are remembered.
 	maxSizes = 4096
@@ -186,12 +186,12 @@ const (
 // concurrent use.
 type sessionSizes struct {
 	mu          sync.Mutex
-	consecutive map[netip.AddrPort]int // short sessions since the last that was not short
+	consecutive map[netip.AddrPort]int // number of short sessions since the last longer one
 }
 
 func newSessionSizes() *sessionSizes { return &sessionSizes{consecutive: map[netip.AddrPort]int{}} }
 
-// record records how much a session has carried.
+// record records the number of bytes that a session with a server has carried.
 func (z *sessionSizes) record(server netip.AddrPort, bytes uint64) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

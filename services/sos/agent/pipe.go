@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spliceFlags makes the kernel move pages where it can, and never block, because waiting is
-// done in the runtime's poller.
+// spliceFlags makes the kernel move pages where it can. The calls never block, because the agent
+// waits in the runtime's poller.
 const spliceFlags = unix.SPLICE_F_MOVE | unix.SPLICE_F_NONBLOCK
 
 // pipe is a kernel pipe that holds payload on its path through the agent. One goroutine may
@@ -20,10 +20,10 @@ type pipe struct {
 	held atomic.Int64 // bytes in it
 }
 
-// errSmallPipe means that a pipe has less room than another.
+// errSmallPipe means that a pipe has too little room for the content of another pipe.
 var errSmallPipe = errors.New("pipe has too little room")
 
-// close closes the descriptors.
+// close closes both descriptors of the pipe.
 func (p *pipe) close() {
 	_ = unix.Close(p.r)
 	_ = unix.Close(p.w)
@@ -38,7 +38,8 @@ func (p *pipe) fill(fd, n int) (int, error) {
 	return m, err
 }
 
-// copyFrom copies a few bytes, to get across urgent data, at which splice stops.
+// copyFrom copies a few bytes from fd into the pipe. It is used at urgent data, at which splice
+// stops.
 func (p *pipe) copyFrom(fd, n int) (int, error) {
 	var b [512]byte
 	m, err := receive(fd, b[:min(n, len(b))])
@@ -97,11 +98,11 @@ func (p *pipe) load(n int) ([]byte, error) {
 	return b, nil
 }
 
-// pipePool keeps empty pipes for reuse, because creating one costs three system calls and
-// an allocation of its ring.
+// pipePool keeps empty pipes for reuse, because a new pipe costs three system calls and the
+// allocation of its ring.
 type pipePool struct {
-	size int // wanted capacity in bytes
-	keep int // how many idle pipes to hold
+	size int // desired capacity in bytes
+	keep int // maximum number of idle pipes
 	null int // /dev/null, to empty pipes without reading them
 
 	mu     sync.Mutex
@@ -150,7 +151,7 @@ func (pp *pipePool) grow(p *pipe) {
 	}
 }
 
-// put returns a pipe to the pool, emptying it if necessary.
+// put empties a pipe and returns it to the pool.
 func (pp *pipePool) put(p *pipe) {
 	pp.inUse.Add(-1)
 	for n := p.held.Load(); n > 0; n = p.held.Load() {

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// portCooldown is how long a session's port stays unused after the session. Switches
-	// use cached decisions about a port for as long as they see its packets, and Open
-	// vSwitch keeps a decision that is not used for 10 s.
+	// portCooldown is how long a session's port stays unused after the session. Switches use cached
+	// decisions about a port for as long as they see packets of that port, and Open vSwitch keeps
+	// an unused decision for 10 s.
 	portCooldown = 20 * time.Second
-	// maxPortTries is how many ports in a row may be in use by others.
+	// maxPortTries bounds the ports that are tried in a row because other programs use them.
 	maxPortTries = 64
 )
 
 var errNoPort = errors.New("no port for a session is free")
 
-// ports holds an agent's ports towards end hosts. The port that has been unused for longest
+// ports holds the agent's free ports towards end hosts. The port that has been unused for longest
 // is taken first. Its methods may be called concurrently.
 type ports struct {
 	mu   sync.Mutex
@@ -38,12 +38,12 @@ type ports struct {
 
 type freePort struct {
 	port uint16
-	// since is when the port's last session ended; zero if it had none.
+	// since is the time at which the port's last session ended; zero if the port had none.
 	since time.Time
 }
 
-// newPorts returns the ports of a range, starting at a random one, so that an agent that is
-// started again does not use the ports of its last sessions first.
+// newPorts returns the ports of a range. The order starts at a random port, so that a restarted
+// agent does not use the ports of its last sessions first.
 func newPorts(r control.PortRange) *ports {
 	n := int(r.Last) - int(r.First) + 1
 	p := &ports{free: make([]freePort, n), n: n, now: time.Now}
@@ -66,7 +66,7 @@ func (p *ports) take() (uint16, error) {
 	return port, nil
 }
 
-// give returns a port that take has removed. It must be called once for each.
+// give returns a port that take has removed. It must be called once for each such port.
 func (p *ports) give(port uint16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,8 +74,8 @@ func (p *ports) give(port uint16) {
 	p.n++
 }
 
-// bind calls open with one port after the other until one is not in use by others. The
-// caller must give the port back.
+// bind calls open with one port after the other until it finds one that no other program uses. The
+// caller must return the port by give.
 func (p *ports) bind(open func(port uint16) error) (uint16, error) {
 	for tries := 1; ; tries++ {
 		port, err := p.take()
@@ -93,8 +93,8 @@ func (p *ports) bind(open func(port uint16) error) (uint16, error) {
 	}
 }
 
-// checkPortOverlap returns an error if the system's range of local ports overlaps the
-// session ports: sessions need ports that the system does not assign to other connections.
+// checkPortOverlap returns an error if the system's range of local ports overlaps the session
+// ports, because the system must not assign session ports to other connections.
 func checkPortOverlap(r control.PortRange) error {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// maxContext bounds the bytes that a controller may attach to a session.
+// maxContext bounds the context that a controller may attach to a session, in bytes.
 const maxContext = 16 << 10
 
 // maxPaths bounds the paths of a session.
 const maxPaths = 64
 
-// checkRequest returns an error if a request is invalid, before anything is done for it.
+// checkRequest returns an error if a request is invalid. It has no other effect.
 func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 	addrs := []struct {
 		field string
@@ -113,7 +113,7 @@ func (a *Agent) checkParams(p *agentapi.Params) error {
 	return nil
 }
 
-// prepare binds the ports that a session needs.
+// prepare creates a session and binds the ports that it needs.
 func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, error) {
 	if err := a.checkRequest(&req); err != nil {
 		return agentapi.PrepareReply{}, err
@@ -159,7 +159,8 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 	return reply, nil
 }
 
-// paths returns the pacers of the paths that a session's connections with its peer take.
+// paths returns the pacers of the paths that a session's connections to its peer take, and passes
+// the declared rates to them.
 func (a *Agent) paths(req *agentapi.PrepareRequest) []*pacer {
 	ports := req.Peer.DataPorts
 	if req.Role == agentapi.RoleServer {
@@ -176,8 +177,8 @@ func (a *Agent) paths(req *agentapi.PrepareRequest) []*pacer {
 	return all
 }
 
-// setInitialWindow makes connections with a session's peer start at the known rate of their
-// paths. Connections that nothing paces start with the kernel's own window.
+// setInitialWindow makes connections between the agent and a session's peer start at the known rate
+// of their paths. Connections that are not paced start with the kernel's own window.
 func (a *Agent) setInitialWindow(own netip.Addr, req *agentapi.PrepareRequest, via route, params agentapi.Params) {
 	paths := a.paths(req)
 	if params.Share == agentapi.ShareAll {
@@ -190,7 +191,8 @@ func (a *Agent) setInitialWindow(own netip.Addr, req *agentapi.PrepareRequest, v
 	a.starts.request(own, req.Peer.Addr, via, segments)
 }
 
-// bind opens the session's port: to listen on for the client, or to dial the server from.
+// bind opens the session's port: the client's agent listens on it for the client, and the server's
+// agent will dial the server from it.
 func (s *session) bind() (uint16, error) {
 	local := s.agent.congestion.local
 	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(s.own, port) }
@@ -209,7 +211,7 @@ func (s *session) bind() (uint16, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended { // its end did not release the port, because it had none yet
+	if s.ended { // finish did not release the port, because the session had none yet
 		if r != nil {
 			r.close()
 		} else {
@@ -220,12 +222,12 @@ func (s *session) bind() (uint16, error) {
 	}
 	s.reserved, s.listener, s.port = r, ln, port
 	if ln != nil {
-		s.wg.Go(func() { s.awaitClient(ln) }) // under mu, as in spawn
+		s.wg.Go(func() { s.awaitClient(ln) }) // under mu, for the reason given in spawn
 	}
 	return port, nil
 }
 
-// awaitClient accepts the announced client, and nobody else.
+// awaitClient accepts the announced client, and resets connections of any other host.
 func (s *session) awaitClient(ln *net.TCPListener) {
 	defer dropIncoming(ln)
 	retrying := listen.New(ln, func(err error) {
@@ -257,8 +259,8 @@ func (s *session) awaitClient(ln *net.TCPListener) {
 	}
 }
 
-// commit dials the server, or opens the connections to the peer and waits for the first. It
-// may be called once.
+// commit dials the server, at the server's agent. At the client's agent, it opens the connections
+// to the peer and waits for the first of them. It may be called once.
 func (s *session) commit(ctx context.Context) error {
 	s.mu.Lock()
 	if s.phase != agentapi.PhasePrepared && s.phase != agentapi.PhaseRunning {
@@ -295,8 +297,8 @@ func (s *session) commit(ctx context.Context) error {
 	return nil
 }
 
-// commitClient opens the connections to the peer. If none can be established, the
-// controller has to know that before it releases the client's SYN.
+// commitClient opens the connections to the peer, and waits for the first. If none can be
+// established, the controller has to learn that before it releases the client's SYN.
 func (s *session) commitClient(ctx context.Context) error {
 	s.dial.start()
 	ctx, cancel := context.WithTimeout(ctx, s.agent.cfg.OpeningTimeout)
@@ -308,7 +310,7 @@ func (s *session) commitClient(ctx context.Context) error {
 	return nil
 }
 
-// dialProblem returns the problem that describes why a server did not accept a connection.
+// dialProblem converts the error of a dial to the problem that the controller gets.
 func dialProblem(server netip.AddrPort, err error) *control.Problem {
 	p := &control.Problem{Title: "server does not take the connection", Detail: fmt.Sprintf("%v: %v", server, err)}
 	switch {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawReader reads one socket by system calls and waits in the runtime's poller. One
-// goroutine at a time may use it. Its callbacks are allocated once, so that the data path
-// does not allocate.
+// rawReader reads one socket by raw system calls, and waits in the runtime's poller. Only one
+// goroutine at a time may use it. Its callbacks are allocated once, so that the data path does not
+// allocate memory.
 type rawReader struct {
 	rc syscall.RawConn
 
@@ -29,8 +29,9 @@ func newRawReader(rc syscall.RawConn) *rawReader {
 	return r
 }
 
-// splice waits until up to max bytes have moved into p. It returns 0 bytes and no error at
-// the end of the stream. full means that p has no room although the socket has bytes.
+// splice waits until bytes have moved from the socket into p, at most max. At the end of the stream
+// it returns 0 bytes and no error. full reports whether p has no room although the socket has
+// bytes.
 func (r *rawReader) splice(p *pipe, max int) (n int, full bool, err error) {
 	r.pipe, r.max, r.n, r.full, r.err = p, max, 0, false, nil
 	if err := r.rc.Read(r.onSplice); err != nil {
@@ -44,7 +45,7 @@ func (r *rawReader) trySplice(fd uintptr) bool {
 	if r.n > 0 || (r.err != nil && r.err != unix.EAGAIN) {
 		return true
 	}
-	// If nothing moved although the socket has bytes, the pipe has no room, or the bytes
+	// If no bytes moved although the socket has some, either the pipe has no room, or the bytes
 	// have just arrived, or splice has stopped at urgent data.
 	if queued(int(fd)) == 0 {
 		return r.err != unix.EAGAIN
@@ -74,7 +75,7 @@ func (r *rawReader) tryRead(fd uintptr) bool {
 	return r.err != unix.EAGAIN
 }
 
-// readFull fills b.
+// readFull reads until b is full.
 func (r *rawReader) readFull(b []byte) error {
 	for done := 0; done < len(b); {
 		n, err := r.read(b[done:])
@@ -92,7 +93,7 @@ func (r *rawReader) readFull(b []byte) error {
 	return nil
 }
 
-// rawWriter writes one socket as rawReader reads one.
+// rawWriter writes one socket in the way that rawReader reads one.
 type rawWriter struct {
 	rc syscall.RawConn
 
@@ -118,8 +119,8 @@ func newRawWriter(rc syscall.RawConn) *rawWriter {
 	return w
 }
 
-// splice moves n bytes from p into the socket, waiting as needed. Before the first wait it
-// calls blocked, if blocked is not nil.
+// splice moves n bytes from p into the socket, and waits as needed. Before the first wait it calls
+// blocked, if that is not nil.
 func (w *rawWriter) splice(p *pipe, n int, blocked func()) error {
 	w.pipe, w.left, w.err, w.blocked = p, n, nil, blocked
 	if err := w.rc.Write(w.onSplice); err != nil {
@@ -146,7 +147,7 @@ func (w *rawWriter) stepSplice(fd uintptr) bool {
 	return true
 }
 
-// wait calls blocked before the first wait.
+// wait calls blocked before the first wait, and returns false, which makes the poller wait.
 func (w *rawWriter) wait() bool {
 	if w.blocked != nil {
 		w.blocked()
@@ -155,8 +156,8 @@ func (w *rawWriter) wait() bool {
 	return false
 }
 
-// trySplice moves up to n bytes, as many as the socket accepts now. It returns unix.EAGAIN
-// if that is none.
+// trySplice moves as many bytes from p as the socket accepts now, at most n. It returns unix.EAGAIN
+// if the socket accepts none.
 func (w *rawWriter) trySplice(p *pipe, n int) (int, error) {
 	w.pipe, w.left, w.n, w.err = p, n, 0, nil
 	if err := w.rc.Control(w.onTrySplice); err != nil {
@@ -165,7 +166,8 @@ func (w *rawWriter) trySplice(p *pipe, n int) (int, error) {
 	return w.n, w.err
 }
 
-// write writes all of b, waiting as needed.
+// write writes all of b, and waits as needed. Before the first wait it calls blocked, if that is
+// not nil.
 func (w *rawWriter) write(b []byte, flags int, blocked func()) error {
 	w.buf, w.flags, w.err, w.blocked = b, flags, nil, blocked
 	if err := w.rc.Write(w.onWrite); err != nil {
@@ -189,8 +191,8 @@ func (w *rawWriter) stepWrite(fd uintptr) bool {
 	return true
 }
 
-// tryWrite writes as much of b as the socket accepts now. It returns unix.EAGAIN if that is
-// nothing.
+// tryWrite writes as much of b as the socket accepts now. It returns unix.EAGAIN if the socket
+// accepts nothing.
 func (w *rawWriter) tryWrite(b []byte) (int, error) {
 	w.buf, w.flags, w.n, w.err = b, 0, 0, nil
 	if err := w.rc.Control(w.onTryWrite); err != nil {
@@ -217,8 +219,8 @@ func (w *rawWriter) writeSome(b []byte) (int, error) {
 	return w.n, w.err
 }
 
-// waitWritable waits until the socket's unsent backlog is short. Before it waits it calls
-// blocked, if blocked is not nil.
+// waitWritable waits until the socket has few unsent bytes. Before the first wait it calls blocked,
+// if that is not nil.
 func (w *rawWriter) waitWritable(blocked func()) error {
 	w.err, w.blocked = nil, blocked
 	if err := w.rc.Write(w.onPoll); err != nil {

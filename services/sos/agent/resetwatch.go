@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// A client may give up while its session is being set up. Its kernel then answers the
-// agent's SYN-ACK with a reset, and the agent's kernel drops the half-open connection
-// without informing the listener. The server would be kept waiting for as long as a client
-// may take to connect. So the agent watches the SYNs and resets itself.
+// A client may give up while its session is being set up. Its kernel then answers the agent's
+// SYN-ACK with a reset, and the agent's kernel drops the half-open connection without informing the
+// listener. The server would then wait as long as a client may take to connect. So the agent itself
+// watches for SYNs and resets.
 
 // These are flags of the TCP header.
 const (
@@ -32,13 +32,13 @@ type resetWatch struct {
 }
 
 const (
-	// maxSegment is how much of a segment the filters pass.
+	// maxSegment is the number of bytes of a segment that the filters pass.
 	maxSegment = 80
 	// segmentBatch is the maximum number of segments that are read with one system call.
 	segmentBatch = 16
 )
 
-// watchResets opens the socket. It requires CAP_NET_RAW.
+// watchResets opens a packet socket for one address family. It requires CAP_NET_RAW.
 func watchResets(v6 bool) (*resetWatch, error) {
 	protocol, filter := uint16(unix.ETH_P_IP), filterIPv4
 	if v6 {
@@ -51,8 +51,8 @@ func watchResets(v6 bool) (*resetWatch, error) {
 	return &resetWatch{socket, v6}, nil
 }
 
-// filterIPv4 passes the first 80 bytes of TCP segments with SYN or RST, except for later
-// fragments; the packet begins with its IP header.
+// filterIPv4 passes the first maxSegment bytes of TCP segments with SYN or RST, except for later
+// fragments. The packets begin with their IP headers.
 var filterIPv4 = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: 9, Size: 1},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 6},
@@ -65,7 +65,7 @@ var filterIPv4 = []bpf.Instruction{
 	bpf.RetConstant{},
 }
 
-// filterIPv6 does the same for IPv6 without extension headers.
+// filterIPv6 does the same as filterIPv4 for IPv6 packets without extension headers.
 var filterIPv6 = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: 6, Size: 1},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 3},
@@ -82,7 +82,7 @@ type tcpHeader struct {
 	flags    byte
 }
 
-// run calls f for each segment until the socket is closed; it never returns nil.
+// run calls f for each segment until the socket is closed. It never returns nil.
 func (w *resetWatch) run(f func(tcpHeader)) error {
 	for {
 		segments, err := w.socket.ReceiveBatch(context.Background())
@@ -97,8 +97,8 @@ func (w *resetWatch) run(f func(tcpHeader)) error {
 	}
 }
 
-// parseTCPHeader parses a packet that begins with its IP header and, according to the
-// filter, holds TCP.
+// parseTCPHeader parses a packet that has passed the filter: it begins with its IP header and
+// contains TCP. It returns false if the packet is too short.
 func parseTCPHeader(b []byte, v6 bool) (tcpHeader, bool) {
 	if len(b) < 20 {
 		return tcpHeader{}, false
@@ -131,7 +131,7 @@ func (a *Agent) handleClientSegment(x tcpHeader) {
 	if x.flags&(flagSYN|flagACK) == flagSYN {
 		s.clientISN, s.clientSYN = x.seq, true
 	}
-	// A reset with any other number is not the client's answer (RFC 5961).
+	// A reset with another number does not answer the agent's SYN-ACK (RFC 5961).
 	gone := x.flags&flagRST != 0 && s.clientSYN && x.seq == s.clientISN+1 && s.end == nil
 	s.mu.Unlock()
 	if gone {
@@ -139,8 +139,8 @@ func (a *Agent) handleClientSegment(x tcpHeader) {
 	}
 }
 
-// watchClient delivers the segments of a session's client to the session, until the session
-// is forgotten.
+// watchClient makes handleClientSegment pass the segments of a session's client to the session,
+// until the session is forgotten.
 func (a *Agent) watchClient(s *session, port uint16) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// route is how the kernel reaches an address.
+// route describes how the kernel reaches an address.
 type route struct {
 	link    int
 	nextHop netip.Addr
@@ -35,8 +35,9 @@ func routeTo(addr netip.Addr) (route, error) {
 	return r, nil
 }
 
-// nextHopMAC looks up the next hop in the neighbour table. If it is not there, nextHopMAC
-// makes the kernel ask for it, without waiting, so that the next session finds it.
+// nextHopMAC returns the MAC address of the next hop from the neighbour table. If the table does
+// not contain it, nextHopMAC returns "" and makes the kernel resolve it without waiting, so that
+// the next session finds it.
 func (r route) nextHopMAC() string {
 	family := netlink.FAMILY_V4
 	if r.nextHop.Is6() {
@@ -54,14 +55,14 @@ func (r route) nextHopMAC() string {
 	return ""
 }
 
-// askNeighbour makes the kernel resolve the next hop. Sending a packet would do so too, but
-// a switch may have cached how to forward it, and could then forward the first packet of
-// the session by the same cached flow past rules that it has just confirmed.
+// askNeighbour makes the kernel resolve the next hop. A packet to the next hop would do so, too.
+// But a switch may then cache how to forward that packet, and could forward the first packet of the
+// session by the same cached flow, past rules that it has just confirmed.
 func (r route) askNeighbour() {
 	_ = netlink.NeighSet(&netlink.Neigh{LinkIndex: r.link, IP: r.nextHop.AsSlice(), State: netlink.NUD_NONE, Flags: netlink.NTF_USE})
 }
 
-// interfaceMAC returns the MAC address of the interface that has addr; empty if none has.
+// interfaceMAC returns the MAC address of the interface that has addr; "" if no interface has it.
 func interfaceMAC(addr netip.Addr) string {
 	list, err := net.Interfaces()
 	if err != nil {
@@ -82,8 +83,8 @@ func interfaceMAC(addr netip.Addr) string {
 }
 
 const (
-	// routeAge is how long a route that the kernel has returned is used. Many sessions of
-	// one pair of hosts start at the same time, and asking costs as much as opening a port.
+	// routeAge is how long a route from the kernel is used. Many sessions between one pair of hosts
+	// start at the same time, and a query costs as much as opening a port.
 	routeAge = time.Second
 	// maxRoutes bounds the number of cached routes.
 	maxRoutes = 4096
@@ -106,7 +107,7 @@ func newRoutes() *routes {
 	return &routes{routes: map[netip.Addr]timed[route]{}, hops: map[route]timed[string]{}}
 }
 
-// lookup returns the route to an address. The error is that of routeTo.
+// lookup returns the route to an address. Its errors are those of routeTo.
 func (r *routes) lookup(addr netip.Addr) (route, error) {
 	return cached(&r.mu, r.routes, addr, func() (route, bool, error) {
 		route, err := routeTo(addr)
@@ -123,8 +124,8 @@ func (r *routes) mac(via route) string {
 	return mac
 }
 
-// cached returns the cached value of a key, or calls ask, whose second result reports
-// whether the value may be cached.
+// cached returns the cached value of a key if it is younger than routeAge. Otherwise it calls ask,
+// whose second result reports whether the value may be cached.
 func cached[K comparable, V any](mu *sync.Mutex, values map[K]timed[V], key K, ask func() (V, bool, error)) (V, error) {
 	now := time.Now()
 	mu.Lock()

@@ -19,7 +19,7 @@ var (
 	errOver     = errors.New("session is over")
 )
 
-// role is the side of the inter-agent connections that an agent is on.
+// role is the role of an agent for the connections between the agents: it dials or accepts them.
 type role int
 
 const (
@@ -32,7 +32,7 @@ type session struct {
 	agent   *Agent
 	req     agentapi.PrepareRequest
 	role    role
-	own     netip.Addr      // the agent's address, of the session's family
+	own     netip.Addr      // the agent's address of the session's family
 	params  agentapi.Params // with defaults filled in
 	copying bool            // whether payload goes through user space
 	mem     *buffers
@@ -45,12 +45,12 @@ type session struct {
 	opened chan struct{} // closed when the first connection to the peer is established
 	large  chan struct{} // closed when more bytes have been carried than in a short session
 	grown  sync.Once
-	wg     sync.WaitGroup // everything that runs for the session
+	wg     sync.WaitGroup // all goroutines of the session
 	conns  atomic.Pointer[[]*conn]
-	start  atomic.Pointer[string] // how fast it started, and why
+	start  atomic.Pointer[string] // the pace at which it started, and why
 
 	active    atomic.Int64 // time of the last byte moved, nanoseconds of the agent's clock
-	peerEnded atomic.Bool  // whether the peer's side of the session has ended by a reset
+	peerEnded atomic.Bool  // whether the peer has ended its side of the session by a reset
 
 	dial       dialer // used by the client's agent
 	congestion congestionManager
@@ -62,7 +62,7 @@ type session struct {
 	reply     agentapi.PrepareReply // the reply to prepare
 	ended     bool
 	graceful  bool // whether both directions are complete at this agent
-	peerDone  bool // and at the peer as well, which has released a connection
+	peerDone  bool // whether the peer is complete, too, and has released a connection
 	delivered bool // whether the end host has acknowledged everything
 	end       *endHost
 	listener  *net.TCPListener
@@ -70,7 +70,7 @@ type session struct {
 	clientSYN bool
 	reserved  *reservation
 	since     int64 // when the phase began
-	heard     int64 // when the peer was last heard on connections that are closed now
+	heard     int64 // when the peer was last heard on connections that have been closed
 	last      []uint32
 	started   time.Time
 	setup     time.Duration
@@ -110,8 +110,8 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 	return s
 }
 
-// spawn runs f as a part of the session. If the session has ended, it does not run f and
-// returns false.
+// spawn runs f in a goroutine of the session. If the session has ended, it returns false and does
+// not run f.
 func (s *session) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +122,8 @@ func (s *session) spawn(f func()) bool {
 	return true
 }
 
-// noteProgress records that bytes have moved; total is what its direction has carried so
-// far.
+// noteProgress records that bytes have moved. total is the number of bytes that their direction has
+// carried so far.
 func (s *session) noteProgress(total uint64) {
 	s.active.Store(s.agent.now())
 	if total > shortSession {
@@ -131,8 +131,8 @@ func (s *session) noteProgress(total uint64) {
 	}
 }
 
-// setEndHost gives the session its end host, and reports whether the session still needs
-// one.
+// setEndHost sets the session's end host and starts to carry data. If the session has ended, it
+// aborts the end host's connection and returns false.
 func (s *session) setEndHost(e *endHost) bool {
 	s.mu.Lock()
 	if s.ended {
@@ -152,7 +152,7 @@ func (s *session) setEndHost(e *endHost) bool {
 	return true
 }
 
-// setRunning enters the running phase if both sides are connected; mu is held.
+// setRunning enters the running phase if both the end host and the peer are connected. mu is held.
 func (s *session) setRunning() {
 	if s.end == nil || s.phase == agentapi.PhaseRunning || s.phase == agentapi.PhaseClosing {
 		return
@@ -172,9 +172,9 @@ func (s *session) checkComplete() {
 		return
 	}
 	if flag == wire.FlagRST {
-		s.finish(s.ownReset(), "", 0) // the peer gives up its connections when the other end host is reset
+		s.finish(s.ownReset(), "", 0) // the peer gives up its connections when its own end host has been reset
 		if s.in.isReset() {
-			s.endConns(wire.CauseEndHost) // it is reset already, and the peer waits as well
+			s.endConns(wire.CauseEndHost) // the other end host has been reset already, and the peer waits as well
 		}
 		return
 	}
@@ -204,14 +204,14 @@ func (s *session) checkComplete() {
 	}
 }
 
-// complete reports whether nothing is left to do for the session; mu is held.
+// complete reports whether nothing is left to do for the session. mu is held.
 func (s *session) complete() bool {
 	return s.graceful && s.delivered && s.peerDone && len(*s.conns.Load()) == 0
 }
 
-// awaitDelivery waits until the end host has acknowledged everything that it was sent,
-// because until then the switches have to forward its packets to this agent. It ends the
-// session if that was the last thing to wait for.
+// awaitDelivery waits until the end host has acknowledged all data, because until then the switches
+// have to forward its packets to this agent. If nothing else is left to do, it then ends the
+// session.
 func (s *session) awaitDelivery() {
 	pause := newBackoff(2*time.Millisecond, 100*time.Millisecond)
 	for !s.end.acknowledged() {
@@ -292,7 +292,7 @@ func (s *session) counters() agentapi.Counters {
 	return c
 }
 
-// tick does the session's periodic work. It never blocks.
+// tick does the session's periodic work, every half Beat. It never blocks.
 func (s *session) tick(now int64) {
 	for _, c := range *s.conns.Load() {
 		c.tick(now)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// ownReset and otherReset return the reason for a reset by this agent's and by the other
-// end host.
+// ownReset returns the reason for a reset by this agent's end host, and otherReset that for a reset
+// by the other end host.
 func (s *session) ownReset() agentapi.Reason   { return resetOf(s.role == roleDialer) }
 func (s *session) otherReset() agentapi.Reason { return resetOf(s.role == roleAcceptor) }
 
@@ -19,9 +19,9 @@ func resetOf(client bool) agentapi.Reason {
 	return agentapi.ReasonServerReset
 }
 
-// endFlag returns how the end host ended its direction, after a read has returned err or,
-// if err is nil, no more bytes. A reset whose error the writing side has consumed looks
-// like a FIN to the reader.
+// endFlag returns the flag that tells how the end host ended its direction: FlagFIN or FlagRST. It
+// is called after a read has returned err or, if err is nil, no more bytes. If the writing side has
+// consumed the error of a reset, the reset looks like a FIN to the reader.
 func (s *session) endFlag(err error) wire.Flags {
 	s.mu.Lock()
 	end := s.end
@@ -33,9 +33,9 @@ func (s *session) endFlag(err error) wire.Flags {
 	return wire.FlagRST
 }
 
-// endHostBroken is called when the end host accepts no more bytes. What it has sent before
-// is still read and carried, and its reset follows in order. If that is impossible, the
-// reset is sent at once.
+// endHostBroken is called when the end host accepts no more bytes. The bytes that the end host sent
+// before are still read and carried, and its reset follows in order. If that is impossible, the
+// session ends at once.
 func (s *session) endHostBroken() {
 	if s.out.ended() || s.out.blocked() {
 		s.finish(s.ownReset(), "", wire.CauseEndHost)
@@ -44,8 +44,8 @@ func (s *session) endHostBroken() {
 	s.out.wake()
 }
 
-// passReset passes on the other end's reset after the bytes before it have arrived. It does
-// not wait for a slow reader longer than ResetDrain.
+// passReset passes on the other end's reset once the end host has acknowledged the bytes before it.
+// It waits at most ResetDrain for a slow end host.
 func (s *session) passReset() {
 	s.mu.Lock()
 	end := s.end
@@ -76,7 +76,7 @@ func (s *session) peerReset(cause wire.Cause) {
 		reason = s.otherReset()
 	}
 	s.peerEnded.Store(true)
-	s.finish(reason, "", wire.CauseEndHost) // the peer knows already, or sends the same cause
+	s.finish(reason, "", wire.CauseEndHost) // the peer has ended already, or sends the same cause
 }
 
 // fail ends the session because of a fault of this agent.
@@ -84,9 +84,9 @@ func (s *session) fail(err error) {
 	s.finish(agentapi.ReasonFailed, err.Error(), wire.CauseAgent)
 }
 
-// finish ends the session; only the first call has an effect. Unless the session is
-// complete, the end host gets an RST. A cause other than 0 is sent to the peer. finish does
-// not wait: the connections to the peer leave the session by themselves.
+// finish ends the session; only the first call has an effect. Unless the session is complete, the
+// end host gets an RST. A cause other than 0 is sent to the peer. finish does not wait until the
+// connections to the peer have left the session.
 func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause) {
 	s.mu.Lock()
 	if s.ended {
@@ -105,7 +105,7 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	if graceful {
 		s.agent.sizes.record(s.req.Server, s.in.bytes.Load()+s.out.bytes.Load())
 	}
-	s.out.stop() // first, so that the reader does not take the abort for one by the end host
+	s.out.stop() // first, so that the reader does not take the abort for a reset by the end host
 	switch {
 	case end != nil && graceful:
 		end.close()
@@ -125,19 +125,19 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	s.agent.forget(s)
 }
 
-// endConns ends the connections to the peer as conn.end does.
+// endConns calls end for all connections to the peer.
 func (s *session) endConns(cause wire.Cause) {
 	for _, c := range *s.conns.Load() {
 		c.end(cause)
 	}
 }
 
-// portLinger is how long the client's port at the agent stays open, but ignores packets,
-// after the session's end: until the switches no longer forward packets there.
+// portLinger is how long the port for the client stays open after the session's end, but ignores
+// packets. After that time, the switches no longer forward packets to it.
 const portLinger = 3 * time.Second
 
-// freePort gives back the session's port. It keeps a port for the client for portLinger
-// first, unless the agent closes.
+// freePort returns the session's port to the free ports. A port that listened for the client is
+// kept for portLinger first, unless the agent closes.
 func (s *session) freePort() {
 	s.mu.Lock()
 	ln, port := s.listener, s.port

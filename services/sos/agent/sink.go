@@ -10,25 +10,24 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// reception is a chunk that is arriving, or waits for its turn. The sink's mutex guards its
+// reception is a chunk that is arriving or waits to be passed on. The sink's mutex guards its
 // fields.
 type reception struct {
 	seq       uint64
 	size      int
 	flags     wire.Flags
 	received  int // bytes received
-	forwarded int // bytes that were passed on, or skipped because an earlier reception had passed them on
+	forwarded int // bytes passed on, or skipped because an earlier reception of the chunk has passed them on
 	pipes     []*pipe
 	mem       []byte // copy mode
 	refs      int    // references: the connection that receives, the list of waiting receptions, the pump
 	listed    bool
 }
 
-// sink is the receiving half of a session: it puts the chunks in order and passes them on
-// to the end host. The reader that receives the next bytes passes them on itself as long as
-// the end host accepts them. When it does not, a goroutine of the sink waits for it, so
-// that the connections to the peer are always read. The credit limits what the peer may
-// send ahead.
+// sink is the receiving half of a session. It puts the chunks in order and passes them on to the
+// end host. As long as the end host accepts the bytes, the reader that receives them passes them on
+// itself. If the end host does not, a goroutine of the sink waits for it, so that the connections
+// to the peer are always read. The credit limits how much the peer may send ahead.
 type sink struct {
 	s   *session
 	end *endHost
@@ -36,9 +35,9 @@ type sink struct {
 
 	mu        sync.Mutex
 	order     *wire.Ordered[*reception]
-	passed    int // bytes of the next chunk that the end host has
+	passed    int // bytes of the next chunk that the end host has received
 	pumping   bool
-	discard   bool // whether the end host is gone: receive everything, pass on nothing
+	discard   bool // whether nothing is passed on any more, although everything is received
 	finished  bool // whether the direction's end has been passed on
 	resetting bool
 	consumed  uint64 // cost, in window, of the chunks that were passed on
@@ -46,7 +45,7 @@ type sink struct {
 	window    window
 
 	pumpWake chan struct{} // wakes the sink's goroutine
-	limit    atomic.Uint64 // granted to the peer
+	limit    atomic.Uint64 // credit limit granted to the peer
 	bytes    atomic.Uint64
 	closed   atomic.Bool
 }
@@ -88,8 +87,8 @@ func (k *sink) begin(h wire.Header) (*reception, error) {
 	return r, nil
 }
 
-// tail returns the pipe that the connection may fill for r. If full is set, it adds another
-// pipe.
+// tail returns the pipe that the connection may fill with payload of r. If full is set, tail adds
+// another pipe first.
 func (k *sink) tail(r *reception, full bool) (*pipe, error) {
 	k.mu.Lock()
 	if n := len(r.pipes); n > 0 && !full {
@@ -108,7 +107,7 @@ func (k *sink) tail(r *reception, full bool) (*pipe, error) {
 	return p, nil
 }
 
-// received records that n more bytes of r have arrived, and passes on what can be.
+// received records that n more bytes of r have arrived, and passes on the bytes whose turn it is.
 func (k *sink) received(r *reception, n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,8 +121,8 @@ func (k *sink) received(r *reception, n int) {
 	}
 }
 
-// endReception is called when the connection is done with r: all of it has arrived, or the
-// connection was lost.
+// endReception is called when the connection no longer receives r, because all of it has arrived or
+// the connection was lost.
 func (k *sink) endReception(r *reception) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,8 +132,8 @@ func (k *sink) endReception(r *reception) {
 	k.unref(r)
 }
 
-// complete records that all of r has arrived. Another reception of the same chunk may be
-// listed for it, or may have been completed first; mu is held.
+// complete records that all of r has arrived. Another reception of the same chunk may be listed in
+// place of r, or may have been completed first. mu is held.
 func (k *sink) complete(r *reception) {
 	kept, old, replaced := k.order.Complete(r.seq, r)
 	if replaced {
@@ -146,7 +145,7 @@ func (k *sink) complete(r *reception) {
 	}
 }
 
-// unlist removes r from the waiting receptions; mu is held.
+// unlist removes r from the waiting receptions. mu is held.
 func (k *sink) unlist(r *reception) {
 	if r.listed {
 		r.listed = false
@@ -154,7 +153,7 @@ func (k *sink) unlist(r *reception) {
 	}
 }
 
-// unref drops a reference to r, and releases its memory with the last; mu is held.
+// unref drops a reference to r, and releases the memory of r with the last one. mu is held.
 func (k *sink) unref(r *reception) {
 	r.refs--
 	if r.refs > 0 {
@@ -170,13 +169,13 @@ func (k *sink) unref(r *reception) {
 	r.pipes, r.mem = nil, nil
 }
 
-// maxInlinePieces is how many pieces a connection's reader passes on in a row, because it
-// has a connection to read.
+// maxInlinePieces bounds the pieces that a connection's reader passes on in a row, because the
+// reader has to go on reading its connection.
 const maxInlinePieces = 64
 
-// pump passes on the next bytes, until there are no more or the end host accepts no more.
-// If wait is set, as in the sink's own goroutine, it waits for the end host. mu is held,
-// but released during system calls.
+// pump passes on the next bytes, until none are left or the end host accepts no more. If wait is
+// set, as by the sink's own goroutine, pump waits for the end host instead. mu is held, but
+// released during system calls.
 func (k *sink) pump(wait bool) {
 	if k.pumping || k.finished || (k.end == nil && !k.discard) {
 		return
@@ -214,7 +213,7 @@ func (k *sink) pump(wait bool) {
 	k.grant()
 }
 
-// wakePump leaves the rest to the sink's goroutine.
+// wakePump leaves the remaining bytes to the sink's goroutine.
 func (k *sink) wakePump() {
 	select {
 	case k.pumpWake <- struct{}{}:
@@ -222,7 +221,8 @@ func (k *sink) wakePump() {
 	}
 }
 
-// advance is called when all of r, the head, has been passed on.
+// advance moves on to the next chunk. It is called when all of r, the head, has been passed on. mu
+// is held.
 func (k *sink) advance(r *reception) {
 	k.order.Advance()
 	k.passed = 0
@@ -251,8 +251,8 @@ func (k *sink) finish() {
 	k.mu.Lock()
 }
 
-// pass moves some bytes of r, the head, to the end host. mu is held, but released during
-// the system call.
+// pass moves some bytes of r, the head, to the end host. mu is held, but released during the system
+// call.
 func (k *sink) pass(r *reception, wait bool) error {
 	if k.discard {
 		k.skip(r, r.received-r.forwarded)
@@ -305,7 +305,7 @@ func (k *sink) pass(r *reception, wait bool) error {
 	return err
 }
 
-// nextPipe releases r's first pipe, which is empty and no longer filled.
+// nextPipe releases the first pipe of r, which is empty and no longer filled, if r has another.
 func (k *sink) nextPipe(r *reception) {
 	if len(r.pipes) > 1 {
 		k.s.agent.pipes.put(r.pipes[0])
@@ -313,7 +313,7 @@ func (k *sink) nextPipe(r *reception) {
 	}
 }
 
-// skip drops n bytes from the front of r; mu is held.
+// skip drops n bytes from the front of r. mu is held.
 func (k *sink) skip(r *reception, n int) {
 	for left := n; left > 0 && r.mem == nil; {
 		m := min(left, int(r.pipes[0].held.Load()))
@@ -332,7 +332,7 @@ func (k *sink) skip(r *reception, n int) {
 	}
 }
 
-// grant raises the peer's limit once it can grow by a quarter of the window; mu is held.
+// grant raises the peer's credit limit once it can grow by a quarter of the window. mu is held.
 func (k *sink) grant() {
 	k.window.note(k.consumed, time.Now())
 	limit := k.consumed + uint64(k.window.size)
@@ -342,7 +342,7 @@ func (k *sink) grant() {
 	}
 }
 
-// run waits for a slow end host, until the session is over.
+// run passes on the bytes for which pump has to wait, until the session is over.
 func (k *sink) run() {
 	for {
 		select {
@@ -356,7 +356,7 @@ func (k *sink) run() {
 	}
 }
 
-// abandon makes the sink receive everything and pass on nothing.
+// abandon makes the sink discard what it receives instead of passing it on.
 func (k *sink) abandon() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -364,7 +364,7 @@ func (k *sink) abandon() {
 	k.pump(false)
 }
 
-// drop releases the waiting receptions, after the session's end.
+// drop releases the waiting receptions after the session's end.
 func (k *sink) drop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -382,7 +382,8 @@ func (k *sink) memory(r *reception) []byte {
 	return m
 }
 
-// done reports whether the other end's direction has been passed on completely.
+// done reports whether the other end's direction has been passed on completely and did not end with
+// a reset.
 func (k *sink) done() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -396,40 +397,41 @@ func (k *sink) isReset() bool {
 	return k.resetting
 }
 
-// broken reports whether the end host refused bytes.
+// broken reports whether the sink discards bytes, because the end host has refused some or abandon
+// was called.
 func (k *sink) broken() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.discard
 }
 
-// closing reports whether the direction is complete: then acknowledgements are not delayed.
+// closing reports whether the direction is complete. Acknowledgements are then not delayed.
 func (k *sink) closing() bool { return k.closed.Load() }
 
-// windowInterval is the least time between two adjustments of the window: on a short path,
-// a round trip reflects scheduling more than the path.
+// windowInterval is the least time between two adjustments of the window. On a short path, a round
+// trip reflects scheduling more than the path.
 const windowInterval = 10 * time.Millisecond
 
-// creditTrips is the number of round trips whose bytes a peer may send ahead. It takes two
-// until the peer learns that something was consumed, and small chunks, as end hosts send
-// while they start, cost twice as much.
+// creditTrips is the number of round trips whose bytes a peer may send ahead. Two pass until the
+// peer learns that data was consumed. Small chunks, which end hosts send while they start, cost
+// twice as much as their bytes.
 const creditTrips = 4
 
-// window sizes the credit that a receiver grants. It starts small and grows to four times
-// what the end host consumes in a round trip, and to eight times while that is growing,
-// because a sender in slow start is two round trips ahead of what the receiver sees. So the
-// window never limits a transfer that flows, and it stays small for an end host that is
-// slow.
+// window computes the size of the credit that a receiver grants. The size starts small and grows to
+// four times the bytes that the end host consumes in a round trip. While that number is growing,
+// the size grows to eight times it, because a sender in slow start is two round trips ahead of the
+// receiver. So the window never limits a transfer that flows, and it stays small for a slow end
+// host.
 type window struct {
 	size, most int
 	rtt        func() time.Duration
 
 	since time.Time
 	base  uint64
-	last  float64 // what was consumed in the previous round trip
+	last  float64 // cost consumed in the previous round trip
 }
 
-// note updates the window with the bytes consumed so far, and may enlarge it.
+// note records the cost of the chunks consumed so far, and may enlarge the window.
 func (w *window) note(consumed uint64, now time.Time) {
 	if w.size >= w.most {
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
-// source is the sending half of a session: it reads the end host and distributes the chunks
-// to the connections' writers. One writer at a time has the turn to read. It keeps the turn
-// as long as its connection accepts the bytes at once, and gives it away before it waits.
+// source is the sending half of a session. It reads the end host and distributes the chunks to the
+// connections' writers. One writer at a time has the turn to read. It keeps the turn as long as its
+// connection accepts the bytes at once, and gives the turn away before it waits.
 type source struct {
 	s   *session
 	end *endHost // nil until the end host is connected
@@ -22,7 +22,7 @@ type source struct {
 	cond     *sync.Cond
 	turn     *conn // the writer whose turn it is to read, or nil
 	waiting  int   // writers in cond.Wait
-	nudged   bool  // whether the reader of the end host was woken on purpose
+	nudged   bool  // whether nudge has woken the writer that waits for the end host
 	nextSeq  uint64
 	sent     uint64 // cost, in window, of the chunks numbered so far
 	limit    uint64 // limit granted by the peer
@@ -52,7 +52,7 @@ func (o *source) start(e *endHost) {
 	o.cond.Broadcast()
 }
 
-// grant raises the limit. The limit never decreases, so grants may arrive in any order.
+// grant raises the credit limit. The limit never decreases, so grants may arrive in any order.
 func (o *source) grant(limit uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,8 +62,8 @@ func (o *source) grant(limit uint64) {
 	}
 }
 
-// take returns the next chunk for w, or nil if w has to stop. Chunks that have to be sent
-// again go first.
+// take returns the next chunk for w, or nil if w has to stop. It returns chunks that have to be
+// sent again first.
 func (o *source) take(w *conn) *chunk {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,13 +94,13 @@ func (o *source) take(w *conn) *chunk {
 	}
 }
 
-// mayRead reports whether w may read the end host now.
+// mayRead reports whether the writer w may read the end host now.
 func (o *source) mayRead(w *conn) bool {
 	return (o.turn == nil || o.turn == w) && o.end != nil && !o.finished &&
 		o.sent+wire.ChunkCost < o.limit
 }
 
-// pass gives the turn away, because w is about to wait for its connection.
+// pass gives away the turn, if w has it, because w is about to wait for its connection.
 func (o *source) pass(w *conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +114,7 @@ func (o *source) dropTurn(w *conn) {
 	}
 }
 
-// nudge wakes the writer that waits for the end host's bytes. The caller holds mu.
+// nudge wakes all writers, including the one that waits for the end host's bytes. mu is held.
 func (o *source) nudge() {
 	o.cond.Broadcast()
 	if o.turn != nil && o.end != nil && !o.nudged {
@@ -130,7 +130,7 @@ func (o *source) wake() {
 	o.nudge()
 }
 
-// stop ends the source; the writers return.
+// stop ends the source, and makes the writers return.
 func (o *source) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,7 +138,8 @@ func (o *source) stop() {
 	o.nudge()
 }
 
-// read returns the next chunk of what the end host has sent, or nil if it was nudged.
+// read returns the next chunk of the end host's data, or nil if it was nudged or the source was
+// stopped.
 func (o *source) read() *chunk {
 	c := &chunk{}
 	n, err := o.fill(c)
@@ -170,7 +171,7 @@ func (o *source) read() *chunk {
 	return c
 }
 
-// fill moves up to a chunk of payload into c, as far as the limit permits.
+// fill moves the payload of up to a chunk into c, as far as the credit limit permits.
 func (o *source) fill(c *chunk) (int, error) {
 	o.mu.Lock()
 	size := int(min(uint64(o.s.params.ChunkBytes), o.limit-o.sent-wire.ChunkCost))
@@ -205,8 +206,8 @@ func (o *source) confirmed(done []*chunk) {
 	}
 }
 
-// released is called when the peer has released a connection, which it does when it has
-// every chunk. Chunks that it has not confirmed arrived on a connection that was lost, and
+// released is called when the peer has released a connection, which it does only once it has
+// received every chunk. Chunks that it has not confirmed arrived on a connection that was lost, and
 // need not be sent again.
 func (o *source) released() {
 	o.mu.Lock()
@@ -224,7 +225,7 @@ func (o *source) released() {
 	}
 }
 
-// lost takes back the chunks of a lost connection.
+// lost takes back the unconfirmed chunks of a lost connection, so that they are sent again.
 func (o *source) lost(chunks []*chunk) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -249,7 +250,8 @@ func (o *source) lost(chunks []*chunk) {
 	}
 }
 
-// done reports whether the peer has confirmed all of this direction, and how it ended.
+// done returns the flag of the last chunk, and reports whether the peer has confirmed all chunks of
+// this direction.
 func (o *source) done() (flag wire.Flags, done bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -263,14 +265,14 @@ func (o *source) ended() bool {
 	return o.finished
 }
 
-// blocked reports whether the peer's limit keeps the source from reading.
+// blocked reports whether the peer's credit limit keeps the source from reading.
 func (o *source) blocked() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.turn == nil && !o.finished && o.sent+wire.ChunkCost >= o.limit
 }
 
-// drop releases what is still to be sent again, after the session's end.
+// drop releases the chunks that would have to be sent again. It is called after the session's end.
 func (o *source) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// startPriority is the priority of the rules that select the agents' routing tables,
-	// one for each data address. startProtocol marks the routes in these tables as ours.
+	// startPriority is the priority of the rules that select the agents' routing tables, one for
+	// each data address. startProtocol marks the routes in these tables as those of agents.
 	startPriority = 7444
 	startProtocol = 0x53
-	// startRouteLifetime is how long a route stays after it was last requested. It has an
-	// effect only while connections are established, and the regular route may change
-	// later.
+	// startRouteLifetime is how long a route stays after it was last requested. A route has an
+	// effect only while connections are being established, and the regular route may change later.
 	startRouteLifetime = 5 * time.Second
-	// A receiver advertises this many segments at first, as far as its buffers reach.
+	// startInitRwnd is the number of segments that a receiver advertises at first, as far as its
+	// buffers permit.
 	startInitRwnd = 12000
-	// No sender sends more than this many into a path before the first acknowledgement.
+	// maxInitCwnd bounds the segments that a sender sends before the first acknowledgement.
 	maxInitCwnd = 20000
-	// The kernel's own initial window (RFC 6928).
+	// kernelInitCwnd is the kernel's own initial window, in segments (RFC 6928).
 	kernelInitCwnd = 10
 )
 
-// startRoutes installs routes to peers that give new connections an initial window by their
-// path's rate. The routes are in a table of their own, apply only to packets from the
-// agent's data addresses, and stay no longer than connections are being established.
+// startRoutes installs routes to peers that give new connections an initial window according to
+// their path's rate. The routes are in tables of their own, apply only to packets from the agent's
+// data addresses, and stay no longer than connections are being established.
 type startRoutes struct {
 	a *Agent
 
@@ -55,8 +55,8 @@ func newStartRoutes(a *Agent) *startRoutes {
 	return &startRoutes{a: a, hasRule: map[netip.Addr]bool{}, wanted: map[netip.Addr]*startRoute{}}
 }
 
-// open adds the rule that selects an own address's table, and removes from the table what
-// an agent that was killed has left.
+// open adds the rule that selects the routing table of an own address, and removes from the table
+// the routes of an agent that was killed.
 func (r *startRoutes) open(own netip.Addr) error {
 	if own.IsLoopback() {
 		return nil
@@ -73,8 +73,8 @@ func (r *startRoutes) open(own netip.Addr) error {
 	return nil
 }
 
-// removeStale removes what agents that were killed have left: routes of an address, and the
-// rules and routes of addresses that this machine no longer has.
+// removeStale removes what agents that were killed have left: the routes of the address own, and
+// the rules and routes of addresses that this machine no longer has.
 func removeStale(family int, own netip.Addr) error {
 	rules, err := netlink.RuleListFiltered(family, &netlink.Rule{Priority: startPriority}, netlink.RT_FILTER_PRIORITY)
 	if err != nil {
@@ -95,7 +95,7 @@ func removeStale(family int, own netip.Addr) error {
 	return nil
 }
 
-// removeRoutes removes the agents' routes from a table.
+// removeRoutes removes the routes of agents from a table.
 func removeRoutes(family, table int) {
 	left, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE) // the table may not exist
 	for _, x := range left {
@@ -105,7 +105,7 @@ func removeRoutes(family, table int) {
 	}
 }
 
-// addRule adds the rule that selects an own address's table, unless it exists.
+// addRule adds the rule that selects the routing table of an own address, unless it exists.
 func addRule(own netip.Addr) error {
 	if err := netlink.RuleAdd(startRule(own)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("rule from %v: %w", own, err)
@@ -113,7 +113,7 @@ func addRule(own netip.Addr) error {
 	return nil
 }
 
-// request makes connections with a peer start with a window of the given segments, or with
+// request makes connections to a peer start with a window of the given number of segments, or with
 // the kernel's own window if that is larger.
 func (r *startRoutes) request(own, peer netip.Addr, via route, window int) {
 	own, peer = own.Unmap(), peer.Unmap()
@@ -148,8 +148,8 @@ func (r *startRoutes) request(own, peer netip.Addr, via route, window int) {
 	r.wanted[peer] = x
 }
 
-// install writes the route, a copy of the one by which the kernel would otherwise reach the
-// peer. It returns an error if a single route cannot express that one.
+// install writes the route: a copy of the route that the kernel would otherwise use to the peer,
+// with the window. It returns an error if that route cannot be expressed as a single route.
 func (x *startRoute) install() error {
 	found, err := netlink.RouteGetWithOptions(x.peer.AsSlice(), &netlink.RouteGetOptions{SrcAddr: x.own.AsSlice(), FIBMatch: true})
 	if err != nil {
@@ -171,13 +171,13 @@ func (x *startRoute) install() error {
 	} else {
 		x.route.Flags = int(netlink.FLAG_ONLINK)
 	}
-	if err := addRule(x.own); err != nil { // somebody may have removed it
+	if err := addRule(x.own); err != nil { // another program may have removed the rule
 		return err
 	}
 	return netlink.RouteReplace(x.route)
 }
 
-// remove removes the route. The kernel removes it together with its link.
+// remove removes the route. If it has gone with its link already, remove has no effect.
 func (x *startRoute) remove() { _ = netlink.RouteDel(x.route) }
 
 // startTable returns the number of an own address's routing table.
@@ -206,7 +206,7 @@ func hostNet(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// expire removes the routes that are no longer requested.
+// expire removes the routes that were not requested for startRouteLifetime.
 func (r *startRoutes) expire(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These are the system calls of the data path. None of them blocks, so they are made
-// without informing Go's scheduler. Otherwise an agent that wakes up a thousand times a
-// second would wake the runtime's monitor as often, which costs as much as the work itself.
+// These functions make the system calls of the data path. None of the calls blocks, so they are
+// made without informing Go's scheduler. Otherwise an agent that wakes up a thousand times a second
+// would wake the runtime's monitor as often, which costs as much as the work itself.
 
-// splice moves up to n bytes between descriptors. It returns unix.EAGAIN if nothing can
-// move now.
+// splice moves up to n bytes between descriptors. It returns unix.EAGAIN if no byte can be moved
+// now.
 func splice(from, to, n int) (int, error) {
 	for {
 		moved, _, e := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), spliceFlags)
@@ -74,8 +74,8 @@ func send(fd int, b []byte, flags int) (int, error) {
 	}
 }
 
-// writable reports whether poll(2) finds the socket writable. If it does not, the kernel
-// reports when it is, which it would not do after an ioctl.
+// writable reports whether poll(2) finds the socket writable. If poll does not, the kernel later
+// notifies the poller when it is; after an ioctl it would not.
 func writable(fd int) (bool, error) {
 	p := unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
 	var now unix.Timespec
@@ -89,7 +89,8 @@ func writable(fd int) (bool, error) {
 	return false, e
 }
 
-// queued returns how many bytes wait in the socket; 0 if the kernel cannot tell.
+// queued returns the number of bytes that wait to be read from the socket; 0 if the kernel cannot
+// tell.
 func queued(fd int) int {
 	var n int32
 	if _, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCINQ, uintptr(unsafe.Pointer(&n))); e != 0 {
@@ -98,9 +99,9 @@ func queued(fd int) int {
 	return int(n)
 }
 
-// setBuffers sets a socket's buffers to size bytes in each direction, beyond the kernel's
-// limits. Without the privilege to do so (force) it leaves them to the kernel's own tuning,
-// which reaches further than net.core.rmem_max would permit.
+// setBuffers sets a socket's buffers to size bytes in each direction, beyond the kernel's limits.
+// If force is false, the process lacks the privilege for that. setBuffers then leaves the buffers
+// to the kernel's own tuning, which reaches further than net.core.rmem_max would permit.
 func setBuffers(fd, size int, force bool) error {
 	if !force {
 		return nil
@@ -112,7 +113,7 @@ func setBuffers(fd, size int, force bool) error {
 }
 
 // mayForceBuffers reports whether this process may exceed the limits net.core.rmem_max and
-// wmem_max, which takes CAP_NET_ADMIN.
+// wmem_max. That requires CAP_NET_ADMIN.
 func mayForceBuffers() bool {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -122,7 +123,7 @@ func mayForceBuffers() bool {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<20) == nil
 }
 
-// setCongestion sets the congestion control. An empty name leaves it as it is.
+// setCongestion sets a socket's congestion control. An empty name leaves it unchanged.
 func setCongestion(fd int, name string) error {
 	if name == "" {
 		return nil
@@ -145,12 +146,12 @@ func congestionControls() []string {
 	return names
 }
 
-// setDataOptions prepares a connection between agents.
+// setDataOptions sets the socket options of a connection between agents.
 func setDataOptions(fd, lowat int) error {
 	return setInts(fd, []intOption{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 		{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, lowat},
-		// Idle connections in the pool have no heartbeats from sessions.
+		// Idle connections in the pool have no heartbeats, which only sessions send.
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 2},
@@ -158,9 +159,9 @@ func setDataOptions(fd, lowat int) error {
 	})
 }
 
-// setEndOptions prepares a connection to an end host. Until the session ends well, the
-// socket's linger time is zero: if this process is killed, the kernel then sends RST, and
-// the end host does not take the loss for a regular end.
+// setEndOptions sets the socket options of a connection to an end host. Until the session ends in
+// order, the socket's linger time is zero. If this process is killed, the kernel therefore sends
+// RST, and the end host does not take the loss for a regular end.
 func setEndOptions(fd int, keepIdle, keepInterval time.Duration, keepCount int) error {
 	if err := setLinger(fd, true); err != nil {
 		return err
@@ -186,7 +187,7 @@ func setInts(fd int, options []intOption) error {
 	return nil
 }
 
-// setLinger makes close send RST (reset) or FIN.
+// setLinger makes closing a socket send RST if reset is set, and otherwise FIN.
 func setLinger(fd int, reset bool) error {
 	l := unix.Linger{}
 	if reset {
@@ -198,10 +199,11 @@ func setLinger(fd int, reset bool) error {
 	return nil
 }
 
-// seconds rounds up, because the kernel accepts whole seconds only and refuses 0.
+// seconds returns d in seconds, rounded up, because the kernel accepts whole seconds only and
+// refuses 0.
 func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
-// tcpStats reads TCP_INFO.
+// tcpStats returns the figures of a TCP socket from TCP_INFO.
 func tcpStats(fd int) (ConnStats, error) {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
@@ -221,13 +223,13 @@ func tcpStats(fd int) (ConnStats, error) {
 	}, nil
 }
 
-// resetNow closes c with RST.
+// resetNow closes c with a RST.
 func resetNow(c net.Conn) {
 	_ = onSocket(c, func(fd int) error { return setLinger(fd, true) })
 	_ = c.Close()
 }
 
-// setDSCP sets the DSCP of what a socket sends.
+// setDSCP sets the DSCP of packets that a socket sends.
 func setDSCP(fd int, dscp uint8) error {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	if err != nil {

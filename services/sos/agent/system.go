@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunedBuffer returns how far the kernel's own tuning extends a socket's buffers.
+// tunedBuffer returns the size, in bytes, to which the kernel's own tuning can extend a socket's
+// buffers.
 func tunedBuffer() int {
 	return min(lastField("/proc/sys/net/ipv4/tcp_rmem"), lastField("/proc/sys/net/ipv4/tcp_wmem"))
 }
@@ -32,22 +33,22 @@ func lastField(file string) int {
 	return n
 }
 
-// keepCongestionState makes idle connections keep their window. The agent changes the
-// setting only in a network namespace of its own; in that of the machine it is the
-// operator's to change.
+// keepCongestionState makes idle connections keep their congestion window. The agent changes that
+// setting only in a network namespace of its own. In the machine's namespace, only the operator may
+// change it.
 func keepCongestionState() error {
 	const file = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
 	if lastField(file) == 0 {
 		return nil
 	}
-	// This setting exists only in the machine's first network namespace.
+	// This file exists only in the machine's first network namespace.
 	if _, err := os.Stat("/proc/sys/net/core/netdev_max_backlog"); err == nil {
 		return errors.New("the agent changes it only in a network namespace of its own")
 	}
 	return os.WriteFile(file, []byte("0"), 0o644)
 }
 
-// wantedFiles is enough for a thousand sessions.
+// wantedFiles is the number of open files that a thousand sessions need at most.
 const wantedFiles = 1 << 14
 
 // raiseFiles raises the limit of open files as far as permitted.

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Transport makes the connections between two agents. The framing and the session logic do
-// not depend on which one is used: they need several ordered reliable byte streams.
+// Transport makes the connections between two agents. The framing and the session logic do not
+// depend on the transport: they need several ordered reliable byte streams.
 //
-// A connection that implements syscall.Conn is spliced; any other, such as one under TLS,
-// is copied. So a transport over MPTCP (one connection whose subflows run in parallel)
-// would be spliced like TCP, and one over QUIC (each connection a stream) would be copied,
-// without a change elsewhere.
+// Payload is spliced on a connection that implements syscall.Conn, and copied on any other, such as
+// one under TLS. So a transport over MPTCP (one connection whose subflows run in parallel) would be
+// spliced like TCP, and one over QUIC (each connection a stream) would be copied, without any other
+// change.
 type Transport interface {
 	// Name returns the name by which sessions select the transport.
 	Name() string
@@ -32,36 +32,36 @@ type Transport interface {
 	Steer(c net.Conn, congestion string) error
 	// Tune prepares a connection, fresh or from the pool, for a session.
 	Tune(c net.Conn, congestion string) error
-	// Mark sets the DSCP of what a connection sends from now on.
+	// Mark sets the DSCP of packets that a connection sends from now on.
 	Mark(c net.Conn, dscp uint8) error
-	// Pace bounds what the connection sends, in bytes of payload a second; infinity for no bound.
+	// Pace bounds the rate of a connection, in bytes of payload a second; infinity removes the
+	// bound.
 	Pace(c net.Conn, rate float64) error
-	// Backlog bounds the bytes that the connection holds unsent.
+	// Backlog bounds the unsent bytes that a connection holds.
 	Backlog(c net.Conn, bytes int) error
-	// Stats returns figures of the connection and its path.
+	// Stats returns figures of a connection and its path.
 	Stats(c net.Conn) (ConnStats, error)
-	// CongestionControls returns the names that Dial and Tune accept; empty if there is no
-	// choice.
+	// CongestionControls returns the names that Dial and Tune accept; empty if they accept none.
 	CongestionControls() []string
 }
 
-// ConnStats holds what a transport knows about one connection.
+// ConnStats holds a transport's figures of one connection.
 type ConnStats struct {
 	RTT         time.Duration
 	MinRTT      time.Duration
-	Sent        uint64 // segments
+	Sent        uint64 // segments sent
 	Retransmits uint64 // segments retransmitted
-	Rate        uint64 // bytes a second delivered lately
-	Delivered   uint32 // segments that the peer's kernel has, in order or not; wraps
-	DataSent    uint32 // segments with payload; wraps
-	BytesSent   uint64 // payload bytes, including retransmissions
+	Rate        uint64 // bytes a second that were delivered lately
+	Delivered   uint32 // segments that the peer's kernel has received, in order or not; wraps
+	DataSent    uint32 // segments with payload sent; wraps
+	BytesSent   uint64 // payload bytes sent, including retransmissions
 	Unsent      int    // bytes that wait to be sent
 	Segment     int    // payload bytes of a full segment
 }
 
 // tcpTransport implements Transport by parallel TCP connections.
 type tcpTransport struct {
-	buffer int // bytes, each way
+	buffer int // bytes in each direction
 	lowat  int
 	force  bool   // whether the process may exceed the kernel's limits
 	start  string // congestion control until Tune
@@ -96,8 +96,8 @@ func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrP
 	return c, nil
 }
 
-// control sets what must be set before the handshake: the buffers determine the window
-// scale, and the handshake has the DSCP, too.
+// control sets the options that must be set before the handshake: the buffers, which determine the
+// window scale, and the DSCP, which the segments of the handshake have as well.
 func (t *tcpTransport) control(congestion string, dscp uint8) func(string, string, syscall.RawConn) error {
 	return controlFunc(func(fd int) error {
 		if err := setBuffers(fd, t.buffer, t.force); err != nil {
@@ -169,7 +169,7 @@ func (t *tcpTransport) Stats(c net.Conn) (ConnStats, error) {
 // CongestionControls implements Transport.
 func (t *tcpTransport) CongestionControls() []string { return congestionControls() }
 
-// onSocket runs f on the socket under c, which may be wrapped by TLS.
+// onSocket runs f on the socket of c, which may be wrapped by TLS.
 func onSocket(c net.Conn, f func(fd int) error) error {
 	if w, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = w.NetConn()
@@ -185,7 +185,7 @@ func onSocket(c net.Conn, f func(fd int) error) error {
 	return onRaw(rc, f)
 }
 
-// onRaw runs f on a socket.
+// onRaw runs f on the descriptor of a socket.
 func onRaw(rc syscall.RawConn, f func(fd int) error) error {
 	var err error
 	if cerr := rc.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {

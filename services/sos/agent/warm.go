@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// warmKey identifies the connections for which a warm connection can be reused.
+// warmKey identifies the kind of connections that can replace each other.
 type warmKey struct {
 	peer      netip.AddrPort
 	transport string
@@ -27,8 +27,9 @@ func (d *dialer) warmKey(index int) warmKey {
 	}
 }
 
-// warmPool holds idle connections to peers with their congestion state. The dialling side
-// owns it and closes connections first: the accepting side waits longer.
+// warmPool holds idle connections to peers, which keep their congestion state, for later sessions.
+// The dialling side owns the pool, and closes connections first, because the accepting side waits
+// longer.
 type warmPool struct {
 	perPeer, total int
 	maxIdle        time.Duration
@@ -52,7 +53,7 @@ func newWarmPool(cfg *Config) *warmPool {
 	}
 }
 
-// isClosed reports whether the peer has closed a connection on which nothing is expected.
+// isClosed reports whether the peer has closed an idle connection, on which no data is expected.
 func isClosed(c net.Conn) bool {
 	over := false
 	err := onSocket(c, func(fd int) error {
@@ -64,7 +65,7 @@ func isClosed(c net.Conn) bool {
 	return over || errors.Is(err, net.ErrClosed)
 }
 
-// put keeps c, or closes it if there are enough.
+// put adds c to the pool, or closes c if the pool has enough connections.
 func (w *warmPool) put(k warmKey, c net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +76,7 @@ func (w *warmPool) put(k warmKey, c net.Conn) {
 	w.set(k, append(w.idle[k], warmConn{conn: c, since: time.Now()}))
 }
 
-// take returns the connection that was used last, or nil.
+// take removes and returns the connection that was used last, or nil if there is none.
 func (w *warmPool) take(k warmKey) net.Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +115,7 @@ func (w *warmPool) set(k warmKey, list []warmConn) {
 	w.idle[k] = list
 }
 
-// expire closes the connections that have been idle too long.
+// expire closes the connections that have been idle for more than maxIdle.
 func (w *warmPool) expire(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

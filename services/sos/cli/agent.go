@@ -25,7 +25,7 @@ controller has to show a certificate: "sluice pki issue" makes both sides'.`,
 	}, sos.Name, func(ctx context.Context, a commands.Agent) error { return agent.Run(ctx, agentConfig(a)) })
 }
 
-// agentConfig translates the configuration.
+// agentConfig converts the configuration file to the agent's configuration.
 func agentConfig(c commands.Agent) agent.Config {
 	a := agent.DefaultConfig()
 	a.Log, a.Version, a.TLS = c.Log, version.Get().Version, c.TLS
@@ -33,7 +33,7 @@ func agentConfig(c commands.Agent) agent.Config {
 	a.Cert, a.Key, a.CA, a.Roles = c.Control.TLS.Cert, c.Control.TLS.Key, c.Control.TLS.CA, c.Control.TLS.Roles
 	a.DataAddr, a.SecondAddr = c.First(), c.Data.Second
 	a.DataPorts = nil
-	for p := int(c.Data.Ports.First); p <= int(c.Data.Ports.Last); p++ { // without a range: 0, the kernel chooses
+	for p := int(c.Data.Ports.First); p <= int(c.Data.Ports.Last); p++ { // without a range, the port is 0, and the kernel chooses one
 		a.DataPorts = append(a.DataPorts, uint16(p))
 	}
 	a.SessionPorts = cmp.Or(control.PortRange(c.Sessions.Ports), a.SessionPorts)

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// Service returns what the program has of SOS.
+// Service returns the service definition and the commands of SOS.
 func Service() commands.Service {
 	return commands.Service{
 		Definitions: []kit.Definition{sos.Definition()},
