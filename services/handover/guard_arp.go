@@ -354,7 +354,7 @@ func (s *guards) askAtBorders(ip netip.Addr, peer string) {
 	frame := packet.AppendARPRequest(nil, serverMAC, netip.IPv4Unspecified(), ip, 0)
 	for at, border := range v.borders {
 		if border.Peer == peer {
-			_ = s.net.Send(at, frame) // it fails for a switch that is down; the request is sent again when its port is up
+			_ = s.net.Send(at, frame) // fails if the switch is down; the request is sent again once the port is up
 		}
 	}
 }

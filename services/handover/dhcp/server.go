@@ -63,7 +63,7 @@ const (
 	Offered  Verdict = "offered"
 	Granted  Verdict = "granted"
 	Refused  Verdict = "refused" // answered with DHCPNAK
-	Denied   Verdict = "denied"  // not believed; not answered
+	Denied   Verdict = "denied"  // wrong source or relay, or no move that the device's class allows; not answered
 	Ignored  Verdict = "ignored" // not for this server, or outdated; not answered
 	Unknown  Verdict = "unknown" // no such device; not answered
 	Released Verdict = "released"
@@ -257,7 +257,7 @@ func (c *call) unknownDevice() (registry.Device, bool) {
 	return d, true
 }
 
-// otherServer reports whether the client has chosen another server.
+// otherServer reports whether the message names another server than the one of pool p.
 func (c *call) otherServer(p registry.Pool) bool {
 	id := addrOption(c.Message, dhcpv4.OptionServerIdentifier)
 	return id.IsValid() && id != p.ServerID()
@@ -274,8 +274,8 @@ func (c *call) signature() {
 	c.decision.Signed = c.signErr == nil
 }
 
-// Verify returns an error unless the device has signed the message, for a frame with that source,
-// and the signature has not been used before.
+// Verify returns an error unless the device has signed the message for a frame with the source src, and
+// the signature has not been used before.
 func (s *Server) Verify(d registry.Device, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error {
 	_, err := s.verify(d, m, src, now)
 	return err

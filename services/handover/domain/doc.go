@@ -7,14 +7,14 @@
 //
 // Origin S is the domain that the device leaves, receiver R the one to which it comes:
 //
-//	t0           S carries the device
+//	t0           S sends and receives the device's packets
 //	t1  notify   S to R: this device, with these addresses, heads for you
 //	t2           R prepares its branch and says so; S sends the packets both ways;
 //	    ready    S to R: your branch gets packets now. Until then R leaves the device's
 //	             DHCP unanswered
 //	t3           R answers with the address that the device has
 //	t4  complete R to S: it is here
-//	t5           S sends to R alone and tells the domain that it has the packets from
+//	t5           S sends to R alone and tells the domain from which it gets the packets
 //
 // Without notice (reactive), R asks all neighbours at once who has the unknown device (query), and
 // claims the device from the neighbour that has it (claim). From t3 on the steps are the same. A

@@ -95,7 +95,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns everything that makes the configuration impossible to run.
+// Validate returns an error that lists all faults of the configuration, or nil.
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Interfaces) == 0 || len(c.Interfaces) > datapath.MaxInterfaces {

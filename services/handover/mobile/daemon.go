@@ -86,8 +86,8 @@ type iface struct {
 type backoff struct {
 	why          string
 	since, until time.Time
-	// lastResort is the earliest time at which the interface may be used as a last resort. silent
-	// reports whether the interface was silent, so that answers end the back-off.
+	// lastResort is the earliest time at which the interface may be used because no other can be.
+	// silent reports whether the interface was silent; then answers end the back-off.
 	lastResort time.Time
 	silent     bool
 }
@@ -120,7 +120,7 @@ func newDaemon(cfg Config, sys system, path forwarder) *Daemon {
 }
 
 // run serves the control interface, if there is a listener, and runs the loop until ctx ends or a
-// part fails that the daemon needs. All goroutines that it has started have ended when it returns.
+// part fails that the daemon needs. All goroutines that run has started have ended when run returns.
 func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.wg.Wait()

@@ -11,7 +11,7 @@ type inbox struct {
 	closed    <-chan struct{} // closed when the loop has ended
 }
 
-// post sends f to the loop, and reports whether it could.
+// post sends f to the loop, and reports whether it did. It returns false if ctx or the loop has ended.
 func (b *inbox) post(ctx context.Context, f func()) bool {
 	select {
 	case b.functions <- f:

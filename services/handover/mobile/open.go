@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/services/handover/mobile/device"
 )
 
-// vniMACFile holds the derived address, so that it does not change when the interface it was
-// derived from is missing.
+// vniMACFile is the name of the file with the derived MAC address. Because of the file the address does
+// not change when the interface from which it was derived is missing.
 const vniMACFile = "vni-mac"
 
 // ChooseVNIMAC returns the virtual interface's MAC address for a device for which none is configured.

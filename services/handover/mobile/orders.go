@@ -17,7 +17,7 @@ type Order struct {
 	MAC openflow.MAC
 	// Why is the controller's reason.
 	Why string
-	// Hold is how long the device shall stay there, whatever its own policy says.
+	// Hold is how long the device shall stay on the interface, whatever its own policy says.
 	Hold time.Duration
 }
 
@@ -46,7 +46,7 @@ type orders struct {
 	state  string // connection to the controller; only the loop uses it
 }
 
-// follow obeys the controller until ctx ends.
+// follow carries out the controller's orders until ctx ends, and reconnects when the connection ends.
 func (o *orders) follow(ctx context.Context) {
 	wait := ordersRetryMin
 	for {

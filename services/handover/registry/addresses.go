@@ -74,7 +74,7 @@ func (p *pool) find(addrs map[netip.Addr]*address, now time.Time) (netip.Addr, b
 	return netip.Addr{}, false
 }
 
-// addressHeap is a heap with the address on top that becomes free first.
+// addressHeap is a heap. The address that becomes free first is on top.
 type addressHeap []*address
 
 func (h addressHeap) Len() int           { return len(h) }
@@ -114,8 +114,8 @@ func (b *book) address(ip netip.Addr) *address {
 	return a
 }
 
-// claim gives the device the address until the given time. A device that had a claim before loses
-// its remembered lease of the address.
+// claim gives the device the address until the given time. Another device that had the claim before
+// loses its remembered lease of the address.
 func (b *book) claim(ip netip.Addr, device string, until time.Time) {
 	a := b.address(ip)
 	if old := b.devices[a.device]; old != nil && a.device != device && old.lease.IP == ip {
@@ -125,7 +125,8 @@ func (b *book) claim(ip netip.Addr, device string, until time.Time) {
 	reorder(a)
 }
 
-// rest ends the device's claim to the address, if the device has one.
+// rest ends the device's claim to the address, if it has one: the claim lasts for reuseAfter from now on.
+// An address to which the device is bound stays claimed for ever.
 func (b *book) rest(ip netip.Addr, device string, now time.Time) {
 	a := b.addrs[ip]
 	if a == nil || a.device != device {
@@ -175,11 +176,11 @@ func (b *book) clearAllocator(p *pool) {
 	p.allocator.heap = nil
 }
 
-// admit returns an error if a device must not take another address at a port. Unregistered devices
-// may hold, at one port, no more than half of the pool's addresses by offers and leases, so that a
-// host that invents devices leaves the rest to others. A device that has an address keeps it. The
-// caller holds the lock until the device has its address: otherwise several that ask at the same
-// time could exceed the bound. At is zero for a device that has not asked at a port.
+// admit returns an error if a device must not take another address at a port. Learned devices at one
+// port may hold no more than half of the pool's addresses by offers and leases, so that a host that
+// invents devices leaves the rest to others. A device that has an address keeps it. The caller holds
+// the lock until the device has its address: otherwise several devices that ask at the same time could
+// exceed the bound. at is zero for a device that has not asked at a port.
 func (b *book) admit(rec *record, p *pool, at network.PortRef, now time.Time) error {
 	if !rec.device.Learned || at.IsZero() {
 		return nil

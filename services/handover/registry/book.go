@@ -44,8 +44,7 @@ func newBook(now func() time.Time) *book {
 type pool struct {
 	Pool
 	allocator allocator
-	// replacement is what the pool will be once the change that is being written has been stored,
-	// or nil.
+	// replacement is the pool after the change that is being written; nil if none is.
 	replacement *Pool
 }
 
@@ -75,8 +74,8 @@ type record struct {
 	signed time.Time
 }
 
-// addresses returns the address that the device is bound to, the one that it has, and the one that
-// is being leased to it.
+// addresses returns the device's addresses, without invalid ones: the one that it is bound to, the one
+// of its lease, and the one that is being leased to it.
 func (rec *record) addresses() (out []netip.Addr) {
 	held := netip.Addr{}
 	if rec.holds() {
@@ -149,7 +148,7 @@ func (b *book) addDevice(rec *record, d Device) {
 	}
 }
 
-// tally adds n to the counters that the device belongs to.
+// tally adds n to the counters of learned, unleased or visiting devices to which the device belongs.
 func (b *book) tally(d Device, stored bool, n int) {
 	switch {
 	case d.Learned:
@@ -162,7 +161,7 @@ func (b *book) tally(d Device, stored bool, n int) {
 	}
 }
 
-// forget removes the device from memory. The caller holds both locks.
+// forget removes the device from memory. The caller holds rec.write and mu.
 func (b *book) forget(rec *record) {
 	if rec.gone {
 		return

@@ -22,8 +22,7 @@ type Lessor struct {
 
 // Offer chooses an address for the device and reserves it for a short time. It chooses the address
 // that the device has or had, else wish if that is free, else any free one. at is the port where the
-// device asks;
-// unregistered devices at one port get only a share of the pool. Offer writes nothing.
+// device asks; learned devices at one port get only a share of the pool. Offer writes nothing.
 func (s *Lessor) Offer(id string, wish netip.Addr, at network.PortRef) (netip.Addr, error) {
 	s.book.mu.Lock()
 	defer s.book.mu.Unlock()
@@ -122,7 +121,7 @@ type Reservation struct {
 	from    *Lessor
 	rec     *record
 	device  Device
-	learned bool // the device has to be written, too
+	learned bool // the device was learned and has to be written with its first lease
 }
 
 // Reserve reserves the address for the device, or extends its lease. The change takes effect when

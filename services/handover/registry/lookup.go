@@ -47,8 +47,8 @@ func deviceOf(rec *record) (Device, bool) {
 	return rec.device, true
 }
 
-// Devices returns all devices, sorted by name, without those that asked for an address and have
-// not taken one yet.
+// Devices returns all devices, sorted by name, without learned ones that have asked for an address but
+// have not had a lease yet.
 func (r *Registry) Devices() []Device {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()

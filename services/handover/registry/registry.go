@@ -32,10 +32,9 @@ type Options struct {
 //
 // Three locks are taken in this order: admin, record.write, book.mu. admin is held while the set of
 // devices changes, and record.write while one device or its lease changes. Both stay held during the
-// write to the store. book.mu guards the memory and is never held during a write. A change claims what
-// it needs under book.mu,
-// is written, and then becomes visible under book.mu. So changes of different devices are written
-// concurrently, and readers never wait for the store.
+// write to the store. book.mu guards the memory and is never held during a write. A change reserves the
+// addresses that it needs under book.mu, is written, and then becomes visible under book.mu. So changes
+// of different devices are written concurrently, and readers never wait for the store.
 type Registry struct {
 	// Declared holds what operators declare.
 	Declared
@@ -61,7 +60,7 @@ func New(o Options) *Registry {
 	return r
 }
 
-// Run runs the collections of what is declared until ctx ends, which must be that of Load.
+// Run runs the collections of declared items until ctx ends. ctx must be that of Load.
 func (r *Registry) Run(ctx context.Context) {
 	running := tasks.New()
 	defer running.Stop()

@@ -15,9 +15,9 @@ type Policy string
 
 // The policies.
 const (
-	// PolicySaving switches over in place, without sending anything twice.
+	// PolicySaving switches a device's packets over from one place to the other, without copies.
 	PolicySaving Policy = "saving"
-	// PolicySeamless sends to both places before the move.
+	// PolicySeamless sends packets to both places during a move.
 	PolicySeamless Policy = "seamless"
 )
 
@@ -87,9 +87,10 @@ type Device struct {
 	MACs  []openflow.MAC `json:"macs"`
 	Class string         `json:"class,omitempty"`
 	Pool  string         `json:"pool,omitempty"`
-	// IP is a static binding; if it is unset the pool decides.
+	// IP is the address that the device is bound to. If it is unset, the device gets an address of
+	// the pool.
 	IP netip.Addr `json:"ip,omitzero"`
-	// Key signs requests to move. It is never printed.
+	// Key is the key with which the device signs its requests. It is never printed.
 	Key   []byte            `json:"key,omitempty"`
 	Ports []network.PortRef `json:"ports,omitempty"`
 	// Home names the domain a visitor belongs to; it is empty for our own devices.
@@ -106,7 +107,7 @@ func (d Device) HomeMAC() openflow.MAC {
 	return d.MACs[0]
 }
 
-// guest reports whether nobody has declared the device: it was learned, or is a visitor.
+// guest reports whether the device is not declared: it was learned, or is a visitor.
 func (d Device) guest() bool { return d.Learned || d.Home != "" }
 
 // Has reports whether the MAC is one of the device's.

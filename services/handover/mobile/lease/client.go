@@ -43,8 +43,8 @@ type Config struct {
 	MAC openflow.MAC
 	// HostName is sent unless it is empty.
 	HostName string
-	// Sign adds the device's signature to a message that will be sent with that Ethernet source;
-	// nil means that the device has no key.
+	// Sign adds the device's signature to a message that will be sent with the Ethernet source src.
+	// Nil means that the device has no key.
 	Sign func(m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error
 	// Retransmit is the wait before the first retransmission; it doubles up to RetransmitMax. Zero
 	// means 100 ms and 4 s. The first wait is short because the network of a device that has lost
@@ -77,8 +77,8 @@ func New(c Config) *Client {
 	return &Client{cfg: c}
 }
 
-// Attach gets a lease on an interface: the known one if the server agrees, otherwise one that it
-// offers. Without a known lease, or if no server confirms it, Attach asks until ctx ends.
+// Attach gets a lease on an interface: the known lease if the server confirms it, otherwise one that the
+// server offers. Without a known lease, or if no server confirms it, Attach asks until ctx ends.
 func (c *Client) Attach(ctx context.Context, p Port, known *Lease) (Lease, error) {
 	if known.Valid(time.Now()) {
 		l, err := c.reboot(ctx, p, known)
@@ -188,7 +188,8 @@ func (c *Client) Extend(ctx context.Context, p Port, l Lease) (Lease, error) {
 }
 
 // retryAfter returns how long to wait for an answer before the request is repeated: half of the
-// rest, as in RFC 2131, but at least a minute, or a sixteenth of a short lease.
+// remaining time rest, as in RFC 2131, but at least a minute, or a sixteenth of a short lease. whole is
+// the whole time of the lease.
 func retryAfter(rest, whole time.Duration) time.Duration {
 	return min(max(rest/2, min(time.Minute, whole/16)), rest)
 }

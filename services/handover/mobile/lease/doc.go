@@ -1,8 +1,8 @@
 // Package lease is the DHCP client of a mobile device.
 //
-// A mobile device has one address wherever it is. The client asks for it with the hardware address
-// of the virtual interface (chaddr), in frames with the address of the interface by which they
-// leave (eth_src): the first says who asks, the second where. A request from a new place is what
+// A mobile device has one IP address wherever it is. The client asks for that address with the hardware
+// address of the virtual interface (chaddr), in frames with the address of the interface by which they
+// leave (eth_src). chaddr shows which device asks, and eth_src by which interface. A request from a new place is what
 // moves the device, so the client requests a known address at once (INIT-REBOOT). Every message is
 // signed anew if the device has a key.
 //

@@ -100,8 +100,8 @@ var requested = []dhcpv4.OptionCode{
 	dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue,
 }
 
-// frame returns a frame with the exchange's message, signed anew. Answers are requested to the
-// interface's own address; every other retransmission requests a broadcast, for servers that would
+// frame returns a frame with the exchange's message, signed anew. The message asks for an answer to the
+// interface's own address. Every other retransmission asks for a broadcast, for servers that would
 // send to the virtual interface's address.
 func (c *Client) frame(x exchange, src openflow.MAC, try int) ([]byte, error) {
 	now := time.Now()

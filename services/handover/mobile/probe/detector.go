@@ -73,14 +73,14 @@ type detector struct {
 	loss         float64       // smoothed loss, without the losses of a dead path
 
 	watching bool
-	counted  datapath.Traffic // at the last poll
+	counted  datapath.Traffic // traffic counters at the last poll
 	moved    time.Time        // when traffic was last seen
 	heard    time.Time        // when a packet last came in, including answers
 	answer   time.Time        // when a probe was last answered
 	unsure   time.Time        // since when there is traffic that no probe has followed; zero: none
 
 	row         int       // probes since the last answer
-	first, last time.Time // when the first probe of the latest row, and the last of all, were sent
+	first, last time.Time // when the first probe of the latest row, and the latest probe, were sent
 	dead        bool
 	died        time.Time     // when the path was last declared dead
 	revived     time.Time     // when the path last ceased to be dead
