@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// These are the bounds of the CPU time that a pair of agents may use, and the rate that the pair
-// must reach.
+// These are the number of connections between the agents, the bound of the CPU time that the pair
+// may use, and the rate that it must reach.
 const (
 	relayConnections = 4
 	// relayCPUBound bounds the CPU time of a pair of agents, as a share of that of a pair of
@@ -289,7 +289,7 @@ func (rig *relayRig) announce(ctx context.Context, client, server netip.AddrPort
 	if err != nil {
 		return near, fmt.Errorf("prepare at x: %w", err)
 	}
-	// The server must listen before its agent dials it, and OpenFlow listens before it calls
-	// Prepare.
+	// The server must listen before its agent dials it, and testbed.OpenFlow listens before it
+	// calls Prepare.
 	return near, errors.Join(y.Commit(ctx, request.ID), x.Commit(ctx, request.ID))
 }

@@ -289,7 +289,8 @@ type modelTrip struct {
 	asked    atomic.Bool
 }
 
-// startReceiving starts the device's reception: with two radios at both places, with one only where it is.
+// startReceiving starts the device's reception: with two radios at both places, with one only at
+// the place where the device is.
 func (t *modelTrip) startReceiving(stream *testbed.Stream) {
 	t.first = newFirstArrival()
 	t.from.Hear(t.device.IP, func(payload []byte, at time.Time) {

@@ -149,7 +149,8 @@ func runHandoverPeers(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// withHandover assigns the device the one address that the controller has for it.
+// withHandover starts the controller and the device's daemon, which gives the device one address,
+// and then calls f.
 func (rig *peersRig) withHandover(ctx context.Context, f func(context.Context) error) (err error) {
 	if err := oneAddress(ctx, rig.lab); err != nil {
 		return err

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// namesLookups and namesUpdates are the operations a second, and namesBytes the bytes of a
-	// name, that a name service must reach on one machine, which also runs the clients.
+	// namesLookups and namesUpdates are the operations a second that a name service must reach on
+	// one machine, which also runs the clients. namesBytes bounds its memory for a name, in bytes.
 	namesLookups, namesUpdates, namesBytes = 60_000, 20_000, 250
 	namesPort                              = 5091
 	// namesNew is the number of new names that the service lets each address make in a second; the

@@ -88,7 +88,7 @@ type fatTreeRun struct {
 // fatTreeFlow holds the results of a flow.
 type fatTreeFlow struct {
 	matrixFlow
-	took time.Duration // from the begin of the client's connection to its last byte
+	took time.Duration // from the beginning of the client's connection to its last byte
 	// hangs means that the flow was given up before its last byte.
 	hangs bool
 }

@@ -174,7 +174,7 @@ func (rig *startRig) cell(ctx context.Context, c startCell, times int, keep func
 	return rig.measure(ctx, c, times, keep)
 }
 
-// measure makes a number of transfers with the agents in their present state.
+// measure makes a number of transfers of one combination, and passes their measurements to keep.
 func (rig *startRig) measure(ctx context.Context, c startCell, times int, keep func(startCell, startRun) error) error {
 	for range times {
 		r, err := rig.transfer(ctx, c)

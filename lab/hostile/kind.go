@@ -50,8 +50,8 @@ type behaviour struct {
 	pause  time.Duration // until the switch connects again
 }
 
-// reconnecting returns a function that connects a new switch again and again until ctx ends, each with the
-// behaviour that make returns.
+// reconnecting returns a function that connects new switches, one after another, until ctx ends.
+// Each has the behaviour that make returns.
 func reconnecting(make func(context.Context) behaviour) func(context.Context, Target) {
 	return func(ctx context.Context, t Target) {
 		for ctx.Err() == nil {

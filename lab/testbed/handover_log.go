@@ -115,7 +115,7 @@ type StreamLog struct {
 type StreamReport struct {
 	Sent, Received, Lost, Doubled, Reordered int
 	// Gap is the longest time without an arrival, less the sender's own spacing, so that a sender
-	// that was late makes no gap. GapAt is the begin of the gap.
+	// that was late makes no gap. GapAt is the beginning of the gap.
 	Gap   time.Duration
 	GapAt time.Time
 }
@@ -184,7 +184,7 @@ func (l *StreamLog) longestSilence(begin, end int64) (gap, at int64) {
 		see(l.messages[0].sent, l.ended, 0)
 		return gap, at
 	}
-	// Before the first arrival the gap can be compared only with the message's own sending.
+	// The time before the first arrival is not examined.
 	for i, number := range l.order {
 		m := l.messages[number]
 		until := int64(0)

@@ -43,7 +43,7 @@ const (
 	streamBuffer = 4 << 20
 	// streamBurst is the largest number of packets for which a late sender makes up.
 	streamBurst = 20
-	// Settle is how long Stop waits for packets in flight.
+	// Settle is how long Stop waits for packets in flight after the latest arrival.
 	Settle = time.Second
 )
 

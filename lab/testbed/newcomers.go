@@ -132,7 +132,7 @@ func (n *Newcomers) open() error {
 	return n.clients.send(frame)
 }
 
-// take answers a SYN, or records that one was answered.
+// take answers a SYN or an ARP request, or records that a SYN was answered.
 func (n *Newcomers) take(by *frames, side byte, frame []byte, at time.Time) {
 	h, err := packet.Parse(frame)
 	if err != nil {

@@ -25,7 +25,7 @@ const bulkStep = 100 * time.Millisecond
 
 // BulkLog records the arrival of a transfer's bytes, by the receiver's clock.
 type BulkLog struct {
-	Begin time.Time // begin of the connection
+	Begin time.Time // when the connection was accepted
 	steps []int64   // bytes in each bulkStep since Begin
 	Bytes int64
 	Took  time.Duration // time until the last byte

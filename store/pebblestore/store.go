@@ -93,8 +93,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Fresh reports whether there was no store when this one was opened.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// Damaged returns the stores that have been replaced, most of them because they were damaged, and
-// that are kept beside this one until they are removed.
+// Damaged returns the stores that have been replaced, because they were damaged or by a
+// restoration, and that are kept beside this one until they are removed.
 func (s *Store) Damaged() []Aside { return asides(s.opts.Dir) }
 
 // wrap adds the package's name to an error.
