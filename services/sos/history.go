@@ -300,9 +300,9 @@ func (s *history) saveLive(ctx context.Context) {
 			if ss.state != StateLive || ss.inStore || time.Since(ss.Started) < rememberAfter {
 				continue
 			}
-			if b, err := json.Marshal(ss.sessionContext); err == nil { // marshalling it for its agents has succeeded before
+			if b, err := json.Marshal(ss.sessionContext); err == nil { // marshalling the context for the agents has succeeded before
 				ops, lasting = append(ops, store.OpPut(keyLive+id.String(), b)), append(lasting, ss)
-				ss.inStore = true // set before the write, so that it is deleted if the session ends meanwhile
+				ss.inStore = true // set before the write, so that the entry is deleted if the session ends meanwhile
 			}
 		}
 		s.mu.Unlock()

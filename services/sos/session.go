@@ -79,7 +79,7 @@ type session struct {
 	// since the start.
 	anchored map[agentapi.Role]bool
 	how      string
-	inStore  bool // whether the store holds it as a live session
+	inStore  bool // whether the store holds the session as a live one
 	// changing serialises changes of the session's rules after its set-up.
 	changing sync.Mutex
 }

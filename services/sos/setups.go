@@ -175,7 +175,7 @@ func (s *setups) handleRepeated(old *session, o offer, entry *Entry, p punted) n
 // setUpAfter sets up a connection once the rules of the previous session with its ports are gone.
 func (s *setups) setUpAfter(ctx context.Context, old *session, o offer, entry *Entry, held Held) {
 	if !await(ctx, old.over, overTimeout) {
-		held.Drop() // the client will repeat it
+		held.Drop() // the client will repeat the packet
 		return
 	}
 	s.mu.Lock()

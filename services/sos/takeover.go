@@ -83,7 +83,7 @@ func (x *recovery) rebuild(id agentapi.SessionID, f *foundSession) *session {
 		return nil
 	}
 	ss.enter(StateSetup)
-	ss.epoch = math.MaxUint64 // an epoch that never occurs, so that its treatments are checked again
+	ss.epoch = math.MaxUint64 // an epoch that never occurs, so that the treatments are checked again
 	ss.marks = [2]agentapi.Marks{client.Marks, server.Marks}
 	t, h := x.sessions, x.history
 	x.mu.Lock()

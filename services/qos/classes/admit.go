@@ -111,7 +111,7 @@ func (p *planner) search(t *topology.Topology, e *entry, all []endpoints, promis
 		}
 		return ""
 	}
-	routes, enough = []Route{}, true // a class is admitted without routes if services forward all its flows
+	routes, enough = []Route{}, true // without routes, a class is admitted if other services forward all its flows
 	for i, x := range all {
 		if x.virtual {
 			continue

@@ -188,7 +188,7 @@ func (s *Service) placeDeclared(ctx context.Context, was *entry, class Class) {
 	s.classes.removeOverlaps(class.Name)
 	s.placer.replace(ctx, e)
 	s.classes.updateOverlaps(e)
-	s.monitor.assess(e, false) // its classifiers may not know the class yet
+	s.monitor.assess(e, false) // not certain: classifiers may not know the class yet
 	s.Treatments.Changed()
 }
 

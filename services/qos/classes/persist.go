@@ -113,7 +113,7 @@ func (c *placer) restore(ctx context.Context, class *Class, r *record) error {
 		c.Book.Restore(p)
 	}
 	err := c.Rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), network.ApplyOptions{AllowDown: true})
-	if err != nil { // it will be placed again
+	if err != nil { // the class will be placed again
 		c.classes.mu.Lock()
 		e.state, e.reason = StateDegraded, err.Error()
 		c.classes.mu.Unlock()

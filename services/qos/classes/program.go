@@ -106,7 +106,7 @@ func without(m openflow.Match, f openflow.Field) openflow.Match {
 		}
 	}
 	n, err := openflow.NewMatch(rest...)
-	if err != nil { // other fields require this one, so it stays
+	if err != nil { // other fields require this field, so it stays
 		return m
 	}
 	return n

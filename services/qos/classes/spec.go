@@ -173,7 +173,7 @@ func (p *specParser) flow(where string, f *match.Flow) Flow {
 		return Flow{}
 	}
 	out := Flow{Matches: matches}
-	m := matches[0] // they differ in ports and ethertype only
+	m := matches[0] // the matches differ in ports and ethertype only
 	out.Src = hostOf(m, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldEthSrc)
 	out.Dst = hostOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst, openflow.FieldEthDst)
 	p.Check(out.Dst.IsValid(), where, "", "the destination: ipv4_dst, ipv6_dst or eth_dst of one host. Without it there is no path to prepare")

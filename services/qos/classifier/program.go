@@ -22,7 +22,7 @@ const (
 const (
 	lldpType  = 0x88cc
 	lldpHigh  = 0x0180c200 // the destination's first four bytes
-	lldpLow   = 0x000e     // its last two bytes
+	lldpLow   = 0x000e     // the destination's last two bytes
 	lldpLowAt = 4
 )
 

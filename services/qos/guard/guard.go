@@ -32,7 +32,7 @@ const (
 	// of package network; it is a difference of counters, not smoothed), and the bytes that occupy
 	// a wire but are counted by no port, meter or HTB class: preamble, checksum and gap, 24 bytes
 	// for each frame of 1514 (1.6 %). Ports, meters and HTB classes all count headers, including
-	// those of Ethernet, which are part of what is promised.
+	// those of Ethernet, which are part of promised rates.
 	Floor = 2
 	// minShare is the part of a link, in percent, that best effort gets at least where it can harm
 	// no promise; like other traffic it competes for more. If that does not fill the link, the rest

@@ -132,7 +132,7 @@ func (c *chooser) bottleneck(f *subflow, now time.Time) (at network.PortRef, ful
 		f.full = 0
 		return at, false
 	}
-	if f.currentRate() == 0 { // it may also be that its counter is late or that it waits to retransmit, so the count of readings stays
+	if f.currentRate() == 0 { // perhaps the counter is late, or the host waits to retransmit: the count of readings stays
 		return at, false
 	}
 	f.full++

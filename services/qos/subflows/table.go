@@ -33,7 +33,7 @@ type connPaths struct {
 	subflows []*subflow
 	from, to network.PortRef
 	left     []found
-	at       time.Time // when they were found
+	at       time.Time // when the paths were found
 }
 
 // found is a path, with its width and the sum of the bandwidth that was promised on its links when

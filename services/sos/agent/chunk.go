@@ -95,7 +95,7 @@ func (c *chunk) keep(pipes *pipePool) error {
 // lost prepares a chunk whose connection was lost for being sent on another connection.
 func (c *chunk) lost(pipes *pipePool) {
 	if c.kept == nil {
-		return // it was never started, or it is in memory
+		return // the chunk was never started, or its payload is in memory
 	}
 	if c.out != nil {
 		pipes.put(c.out)

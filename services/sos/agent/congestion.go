@@ -121,7 +121,7 @@ func (s ConnStats) loss() float64 {
 // congestionManager manages the congestion control of a session's connections to the peer.
 type congestionManager struct {
 	s   *session
-	rtt atomic.Int64 // nanoseconds, of the slowest path, because chunks in order wait for those on it
+	rtt atomic.Int64 // nanoseconds, on the slowest path, for whose chunks all later ones wait
 }
 
 // update reads the figures of the connections. It is called at each tick of the session.

@@ -57,7 +57,7 @@ func (c *conn) handle(h wire.Header) error {
 	case wire.Window:
 		c.s.out.grant(h.Number)
 	case wire.Reset:
-		c.reset.CompareAndSwap(0, uint64(wire.CauseEndHost)) // the answer to the Reset, unless this side has sent one itself
+		c.reset.CompareAndSwap(0, uint64(wire.CauseEndHost)) // answers the Reset, unless this side has sent one itself
 		c.s.peerReset(wire.Cause(h.Number))
 		return errReleased
 	case wire.Release:

@@ -162,7 +162,7 @@ type reservation struct {
 
 // reserve binds a port; port 0 means any free port. The last connection of the port may still be in
 // TIME_WAIT, for a minute if the client closes first. A new connection to the same server is
-// distinguished from it by timestamps (RFC 6191). If the server uses no timestamps, the dial fails
+// distinguished from it by timestamps (RFC 6191). Without timestamps, the dial fails
 // with EADDRNOTAVAIL. If ports in TIME_WAIT were left out, an agent would have enough ports for no
 // more than 375 connections a second.
 func reserve(at netip.AddrPort, congestion string) (*reservation, error) {

@@ -64,11 +64,11 @@ type pacer struct {
 // pacedConn is the state that a pacer keeps for one connection.
 type pacedConn struct {
 	seen    ConnStats
-	bytes   uint64    // bytes that its session had sent at the last update
-	at      time.Time // when it was last sampled
-	busy    time.Time // when it last sent
-	waiting bool      // whether it had bytes that it could not send yet
-	rested  bool      // whether it was not sampled
+	bytes   uint64    // bytes that the session had sent at the last update
+	at      time.Time // when the connection was last sampled
+	busy    time.Time // when the connection last sent
+	waiting bool      // whether the connection had bytes waiting to be sent
+	rested  bool      // whether the connection was left out of the last samples
 	payload segmentPayload
 	rate    float64 // smoothed rate of delivery, in bytes a second
 	pace    float64 // the pace that was set
@@ -417,7 +417,7 @@ func (p *pacer) divide(now time.Time) {
 	}
 	share := maxMinShare(p.control.Pace(), demands)
 	for s, conns := range all {
-		p.split(conns, min(share*s.weight(), p.control.Pace())) // the share exceeds the pace if nobody needs more
+		p.split(conns, min(share*s.weight(), p.control.Pace())) // the share exceeds the pace if no session needs more
 	}
 }
 

@@ -80,7 +80,7 @@ const maxRefusals = 2
 // because the dialling side notices when it dials.
 func (a *Agent) probePeer(peer agentapi.Peer) {
 	if len(peer.DataPorts) == 0 {
-		return // its ports are not known
+		return // the peer's ports are not known
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

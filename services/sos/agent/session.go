@@ -47,7 +47,7 @@ type session struct {
 	grown  sync.Once
 	wg     sync.WaitGroup // all goroutines of the session
 	conns  atomic.Pointer[[]*conn]
-	start  atomic.Pointer[string] // the pace at which it started, and why
+	start  atomic.Pointer[string] // description of the pace at which the session started
 
 	active    atomic.Int64 // time of the last byte moved, nanoseconds of the agent's clock
 	peerEnded atomic.Bool  // whether the peer has ended its side of the session by a reset
@@ -118,7 +118,7 @@ func (s *session) spawn(f func()) bool {
 	if s.ended {
 		return false
 	}
-	s.wg.Go(f) // under mu, so that nobody waits for the group before the end
+	s.wg.Go(f) // under mu, so that no goroutine waits for the group before the end
 	return true
 }
 
@@ -196,7 +196,7 @@ func (s *session) checkComplete() {
 	s.spawn(s.awaitDelivery)
 	if s.role == roleAcceptor && !(peerDone && len(conns) == 0) {
 		s.sendAcks()
-		return // the dialer releases the connections when it is done as well
+		return // the dialing agent releases the connections when it is done as well
 	}
 	for _, c := range conns {
 		c.release.Store(true)

@@ -137,7 +137,7 @@ func (r *startRoutes) request(own, peer netip.Addr, via route, window int) {
 		return
 	}
 	if x != nil {
-		x.remove() // otherwise the lookup in install would find it instead of the kernel's own route
+		x.remove() // otherwise the lookup in install would find x instead of the kernel's own route
 		delete(r.wanted, peer)
 	}
 	x = &startRoute{own: own, peer: peer, via: via, window: window, installed: now, until: now.Add(startRouteLifetime)}

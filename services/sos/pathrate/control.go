@@ -13,7 +13,7 @@ type Sample struct {
 	RTT       time.Duration // the present round trip, smoothed; zero if not known
 	MinRTT    time.Duration // the least round trip seen; zero if not known
 	Grain     time.Duration // by how much round trips vary without a queue, because segments wait for each other
-	Idle      bool          // whether no connection had bytes that it could not send yet
+	Idle      bool          // whether no connection had bytes waiting to be sent
 }
 
 // Phase is the present activity of a Control.
@@ -102,7 +102,7 @@ type Control struct {
 	phase      Phase
 	minShare   float64       // share of the rate down to which the pace gives way to others
 	rate       float64       // bytes a second; 0: not known
-	lastShown  float64       // the rate that the path showed last; other traffic reduces rate only to a part of it
+	lastShown  float64       // the rate that the path showed last; other traffic reduces rate only to a share of it
 	slowSince  time.Duration // time since which less has been delivered than sent, in PhaseHold; 0 if that is not so
 	pace       float64       // bytes a second; 0: not limited
 	sure       bool          // whether the path has shown its rate since New
@@ -115,7 +115,7 @@ type Control struct {
 	wait       time.Duration // time in PhaseHold until the next growth
 	queueSince time.Duration // time since which the path has had a queue that lasts; 0 if it has none
 	busySince  time.Duration // time since which data has been sent without a pause
-	base       time.Duration // round trip with an empty queue, if it is longer than the least one; otherwise 0
+	base       time.Duration // round trip with an empty queue, if it is longer than the least one
 	highSince  time.Duration // time since which the round trip has been long; 0 if it is not
 	mild       bool          // whether the round trip exceeds the base by at most mildQueues thresholds
 	shown      float64       // the highest delivered rate so far
