@@ -49,8 +49,9 @@ func NewToken(name, secret string) Token {
 
 type identityKey struct{}
 
-// Identity returns the sender of the context's request: the token's name, the client
-// certificate's common name, or "" for an unauthenticated read.
+// Identity returns the sender of the context's request: "token:" and the token's name, "certificate:"
+// and the client certificate's common name, the identity that a check of Accept has returned, or ""
+// for a request without authentication.
 func Identity(ctx context.Context) string {
 	name, _ := ctx.Value(identityKey{}).(string)
 	return name

@@ -45,7 +45,7 @@ func Conflict(location string, value any, what string) error {
 	return problem(http.StatusConflict, location, value, what)
 }
 
-// Forbidden returns the error for a sender that has no access with the given value of the field at the
+// Forbidden returns the error for a request that the sender may not make with this value at the
 // location: 403.
 func Forbidden(location string, value any, what string) error {
 	return problem(http.StatusForbidden, location, value, what)

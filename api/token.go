@@ -18,9 +18,9 @@ const minTokenLength = 20
 // maxTokenFile is the largest token file that is read, in bytes.
 const maxTokenFile = 64 << 10
 
-// LoadToken reads the token in the file, or creates a random one and writes it there, readable
-// by its owner only. made reports whether it was created. LoadToken returns an error for a file
-// that others can read, because its token is no secret.
+// LoadToken reads the token in the file. If the file does not exist, it creates the file, readable by
+// its owner only, with a random token. made reports whether it has done that. LoadToken returns an
+// error for a file to which all users have access, because its token is no secret.
 func LoadToken(name, file string) (token Token, made bool, err error) {
 	secret, err := readToken(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,10 @@
 //	doc     its description, in one or two sentences
 //	min,max limits, inclusive, written like a value of the field
 //	oneof   the words that it may have, separated by "|"
+//	pattern the regular expression that it must match, unless it is empty
+//	form    a description of the values for people, for example of pattern
 //	file    "yes": a file that must exist when the configuration is checked
+//	reload  "yes": it takes effect without a restart
 //
 // Start reading at Load in load.go.
 package config

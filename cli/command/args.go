@@ -40,7 +40,7 @@ func UpTo(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// flagError replaces the message of the flag library by one that says how to write the flag's
+// flagError replaces the message of the flag library by a message that says how to write the flag's
 // value.
 func flagError(_ *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError

@@ -30,7 +30,7 @@ type Finding struct {
 	Found string `json:"found"`
 	// Advice is the remedy, or "" if none is needed.
 	Advice string `json:"advice,omitempty"`
-	// Note reports that the machine does not have this role.
+	// Note reports whether the finding is about a role that the machine does not have.
 	Note bool `json:"note,omitempty"`
 }
 

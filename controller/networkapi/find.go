@@ -55,7 +55,7 @@ type FoundPath struct {
 	Delay     float64 `json:"delay_milliseconds" doc:"Sum over the links that have been measured"`
 	Jitter    float64 `json:"jitter_milliseconds" doc:"Sum over the links that have been measured"`
 	Loss      float64 `json:"loss" doc:"Share of packets that the path loses"`
-	// Unmeasured is the number of links that are missing in the sums.
+	// Unmeasured is the number of links of the path that are missing in the sums.
 	Unmeasured int     `json:"unmeasured_links,omitempty" doc:"Number of links of the path whose delay is not known"`
 	Algorithm  string  `json:"algorithm,omitempty" doc:"Algorithm that found the path" example:"label-setting"`
 	Exact      bool    `json:"exact" doc:"Whether it is certain that no path is better"`
@@ -114,7 +114,7 @@ func (p *Paths) explain(_ context.Context, in *pathInput) (*body[ExplainedPath],
 	return &body[ExplainedPath]{out}, nil
 }
 
-// request parses the whole input, and returns all its faults together.
+// request parses the whole input. If several parameters are wrong, the error names only the first.
 func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Request, err error) {
 	from, errFrom := p.server.place("query.from", in.From)
 	to, errTo := p.server.place("query.to", in.To)

@@ -185,7 +185,7 @@ func (s *server) rules(ctx context.Context, in *rulesInput) (*body[[]Rule], erro
 	return &body[[]Rule]{out}, nil
 }
 
-// actions describes what a rule does, in the order in which a switch does it.
+// actions returns a text with the actions of a rule, in the order in which a switch executes them.
 func actions(r *rule.Installed) string {
 	var words []string
 	if r.Meter != 0 {

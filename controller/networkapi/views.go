@@ -187,7 +187,8 @@ type eventAttrs struct {
 	Host   *Host  `json:"host,omitempty"`
 	From   *Place `json:"from,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Drift holds what was not as declared on a switch. Pause is the time before its next repair.
+	// Drift counts what was not as declared on a switch. Pause is the time in seconds before the
+	// switch is repaired again.
 	Drift []Deviation `json:"drift,omitempty"`
 	Pause float64     `json:"pause_seconds,omitempty"`
 	// LeftOut is the number of events of the port that were not published before this one.

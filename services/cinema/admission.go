@@ -71,8 +71,9 @@ func (a *admissionLimiter) forget(gateway string) {
 	delete(a.gateways, gateway)
 }
 
-// acquireBurst counts a burst request that starts, and reports whether it may: not while maxBursts
-// others are in progress. If it may, the caller calls releaseBurst when the request has ended.
+// acquireBurst reports whether another burst request may start. It returns false while maxBursts
+// requests are in progress. If it returns true, it has counted the request, and the caller calls
+// releaseBurst when the request has ended.
 func (a *admissionLimiter) acquireBurst() bool {
 	select {
 	case a.bursts <- struct{}{}:
@@ -96,9 +97,9 @@ type gatewayAdmission struct {
 	failureSum  int
 }
 
-// acquire counts a change of a viewer that starts, and reports whether it may: not while
-// maxPendingChanges others of the gateway are in progress. If it may, the caller calls release when
-// the change has ended.
+// acquire reports whether another change of a viewer may start. It returns false while
+// maxPendingChanges changes of the gateway are in progress. If it returns true, it has counted the
+// change, and the caller calls release when the change has ended.
 func (a *gatewayAdmission) acquire() bool {
 	select {
 	case a.changes <- struct{}{}:

@@ -23,8 +23,8 @@ type portCapacity struct {
 	gateways []string
 }
 
-// check returns an error if the port has no room for another rate bit/s. taken is the bit rate that
-// channels take of the port already.
+// check returns an error if the port has no room for an additional bit rate. taken is the bit rate that
+// channels take of the port already. Both are in bit/s.
 func (r *portCapacity) check(taken, rate uint64) error {
 	if r.most == 0 || taken+rate <= r.most {
 		return nil
@@ -35,8 +35,8 @@ func (r *portCapacity) check(taken, rate uint64) error {
 // noRoomError names the port of a gateway that lacks room for a channel.
 type noRoomError struct {
 	at network.PortRef
-	// rate was requested, left is what channels may still take, and all what they may take
-	// together, in bit/s.
+	// rate is the requested bit rate, left the bit rate that channels may still take of the port,
+	// and all the bit rate that they may take together, in bit/s.
 	rate, left, all uint64
 }
 
@@ -46,8 +46,8 @@ func (e *noRoomError) Error() string {
 		e.at, units.FormatRate(float64(e.rate)), units.FormatRate(float64(e.left)), units.FormatRate(float64(e.all)))
 }
 
-// capacityAt returns what channels may take of the port at which the gateway of is attached. all
-// lists the gateways of the same kind, of which several may be attached to that port.
+// capacityAt returns what channels may take of the port at which a gateway is attached. all lists the
+// gateways of the same kind, several of which may be attached to that port.
 func capacityAt[C any](c *core, of *agents.Agent[C], all []*agents.Agent[C]) (r portCapacity) {
 	at := func(a *agents.Agent[C]) network.PortRef {
 		st := a.State()

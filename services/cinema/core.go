@@ -48,7 +48,7 @@ type Options struct {
 	Media netip.Addr
 	// Share is the share of each link that channels may take, from 0 to 1.
 	Share float64
-	// LinkMACs makes channels cross each link with a source address of its own.
+	// LinkMACs makes channels cross each link with a source MAC address that only this link has.
 	LinkMACs bool
 	// Settle is how long the service waits after a start for the gateways and switches that it
 	// knew before.

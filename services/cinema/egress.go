@@ -313,8 +313,8 @@ func (s *Service) publishZaps(gateway string, all []gatewayapi.ViewerEvent) {
 	}
 }
 
-// endOldChannels ends the copies that a gateway's viewers do not need since they have changed.
-// It does not wait for the switches.
+// endOldChannels ends the copies that a gateway's viewers no longer need, because they have changed to
+// another channel. It does not wait for the switches.
 func (s *Service) endOldChannels(gateway string, all []gatewayapi.ViewerEvent) {
 	var channels []string
 	for _, x := range s.viewers.applyRecords(gateway, all) {

@@ -408,7 +408,8 @@ const (
 	rateWindowLength = 10 * time.Second
 	// minSampleInterval is the least time between two samples.
 	minSampleInterval = 500 * time.Millisecond
-	// headroomPercent is how far a channel may exceed its declared rate, because of headers.
+	// headroomPercent is by how many percent a channel may exceed its declared rate, because of
+	// headers.
 	headroomPercent = 10
 )
 

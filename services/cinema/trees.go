@@ -23,8 +23,8 @@ import (
 
 // channelState holds what is in the network for a channel.
 type channelState struct {
-	// written is what was last written to the switches, or nil if that has failed. Only the
-	// worker that installs the channel uses it.
+	// written is the program that was last written to the switches, or nil if that has failed.
+	// Only the worker that installs the channel uses it.
 	written *network.Program
 	// treeManager.mu guards what follows: the groups of the channel's copies by switch, the
 	// planned tree and the one that the switches have, the draining tree beside each, and why
@@ -38,7 +38,7 @@ type channelState struct {
 	copies           map[openflow.DatapathID]copyCount
 	// planLists and lists are the planned and the installed buckets of the groups.
 	planLists, lists map[groupAt][]openflow.Bucket
-	repairing        bool // a link of it is down, and a repair is in progress
+	repairing        bool // a link of its tree is down, and a repair is in progress
 }
 
 // copyCount counts a switch's groups and copies for a channel.

@@ -66,8 +66,8 @@ type gatewayState struct {
 	departed map[string]time.Time
 }
 
-// viewerChange is a change of a viewer's channels. repeated reports whether the network had not
-// confirmed the channels of before.
+// viewerChange is a change of a viewer's channels. repeated reports whether the network had not yet
+// confirmed the previous channels.
 type viewerChange struct {
 	viewer
 	before, after []string

@@ -58,8 +58,8 @@ type Times struct {
 	Ask, KeyFrame time.Duration
 	// Connect bounds the time from a viewer's offer until the viewer is connected.
 	Connect time.Duration
-	// Silence is how long a viewer may give no sign of life. It is removed within half of that
-	// time afterwards.
+	// Silence is how long a viewer may give no sign of life. Afterwards the viewer is removed within
+	// half of this time.
 	Silence time.Duration
 	// Poll is the time between two requests for the lineup.
 	Poll time.Duration

@@ -34,14 +34,15 @@ func (g *Gateway) pollLineup(ctx context.Context) {
 	}
 }
 
-// maxSourceQueries bounds the silent channels that are requested again in each round, and
-// sourceCheckInterval is the time between two rounds.
+// maxSourceQueries bounds the silent channels whose sources are requested again in each round of
+// checkSources. sourceCheckInterval is the time between two rounds.
 const (
 	maxSourceQueries    = 16
 	sourceCheckInterval = 2 * time.Second
 )
 
-// checkSources requests the sources of silent channels again.
+// checkSources periodically asks the controller again for the sources of channels that have fallen
+// silent, because the channels may have moved to another ingress gateway.
 func (g *Gateway) checkSources(ctx context.Context) {
 	for tasks.Sleep(ctx, sourceCheckInterval) == nil {
 		silent := map[string][]*viewer{}

@@ -148,8 +148,8 @@ func (p *peer) start(ctx context.Context) (string, error) {
 	}
 }
 
-// readRTCP reads the player's reports and handles its requests. The interceptors see the
-// reports only if they are read.
+// readRTCP reads the player's RTCP packets and handles its requests for a key frame. The reports must be
+// read although it ignores them, because otherwise WebRTC's interceptors do not see them.
 func (v *viewer) readRTCP(s *webrtc.RTPSender) {
 	b := make([]byte, 1500)
 	for {

@@ -11,7 +11,7 @@
 // picture and sound.
 //
 //	POST   /whip/{channel}        an offer -> 201, an answer, and the session's address
-//	DELETE /whip/sessions/{id}    the end of it
+//	DELETE /whip/sessions/{id}    the end of the session
 //
 // A datagram goes from its producer through channel.feed: it is parsed, counted against the
 // channel's rate, cached with its group of pictures, and sent.

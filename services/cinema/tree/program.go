@@ -21,8 +21,8 @@ const (
 // Plan describes the tree and the copies that a channel needs in the network.
 type Plan struct {
 	Tree Tree
-	// Draining is the channel's old tree, from the same root, on which packets in flight still
-	// arrive. The zero value is none.
+	// Draining is the channel's old tree, with the same root, on which packets in flight still
+	// arrive. The zero value means that there is none.
 	Draining Tree
 	// From and To are the source and the destination of the channel's datagrams.
 	From, To netip.AddrPort

@@ -16,8 +16,8 @@ var ErrNoPath = errors.New("no links lead there")
 // first link without room on the path that has the fewest such links.
 type Refusal struct {
 	Link Edge
-	// Rate was requested, Left is what channels may still send, and All what they may send
-	// together, in bit/s.
+	// Rate is the requested bit rate, Left the bit rate that channels may still reserve of the
+	// link, and All the bit rate that they may reserve together, in bit/s.
 	Rate, Left, All uint64
 }
 

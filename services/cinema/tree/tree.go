@@ -45,7 +45,7 @@ func (t Tree) Moves(next Tree) bool {
 	return len(kept.Edges) < len(t.Edges) && len(kept.Edges) < len(next.Edges) || !t.Root.IsZero() && t.Root != next.Root
 }
 
-// Prunes reports whether next, from the same root, omits a switch that t reaches.
+// Prunes reports whether next has the same root and omits a switch that t reaches.
 func (t Tree) Prunes(next Tree) bool {
 	in := next.InPorts()
 	return t.Root == next.Root && slices.ContainsFunc(t.Edges, func(e Edge) bool { _, reached := in[e.To.Switch]; return !reached })
