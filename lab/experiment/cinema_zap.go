@@ -23,6 +23,7 @@ const (
 	zapChannels = 4
 	zapBitRate  = 1e6
 	// zapMedian bounds the median time of a change of channel with a key frame every two seconds.
+	// Without a burst it is added to the expected wait for a key frame.
 	zapMedian = 60 * time.Millisecond
 	zapSlow   = 150 * time.Millisecond
 	zapFrozen = 70 * time.Millisecond

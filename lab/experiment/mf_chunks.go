@@ -137,7 +137,7 @@ func (g *chunksRig) compare(ctx context.Context, services string, sizes []int, r
 	})
 }
 
-// measure measures each way once.
+// measure measures plain TCP and UDP, and each way with each size, once.
 func (g *chunksRig) measure(ctx context.Context, run int, sizes []int, carriers []*chunksCarrier) error {
 	during := pick(g.env.Scale, 2*time.Second, 5*time.Second, 10*time.Second)
 	tcp, err := g.plain(ctx, run, "TCP", "", during)

@@ -133,8 +133,8 @@ func (rig *mobilityRig) moves() []mobilityMove {
 	}
 }
 
-// ways returns the ways that an event is measured with: names over links that both hosts share, if
-// there are any, and names by the name service.
+// ways returns the ways that are measured with an event. Names use a link that both hosts share or,
+// if the device gets another address, UDP and the name service.
 func (rig *mobilityRig) ways(m mobilityMove) []mobilityWay {
 	names := mobilityWay{"names, by Ethernet", true, rig.startByEthernet}
 	if m.name == anotherNetwork {

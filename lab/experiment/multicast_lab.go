@@ -191,8 +191,8 @@ func (rig *multicastRig) router(ctx context.Context, name, config string) error 
 	return nil
 }
 
-// startReceiving counts messages of the control plane. PIM's Register does not count, because it contains a
-// datagram.
+// startReceiving counts messages of the control plane. PIM's Register does not count, because it
+// contains a datagram.
 func (rig *multicastRig) startReceiving(frame []byte) {
 	const ethernet, igmp, pim, register = 14, 2, 103, 1
 	h, err := packet.Parse(frame)

@@ -190,7 +190,8 @@ func (r *cutRig) victim(ctx context.Context, f *cutFlow) (victim subflows.Subflo
 	return victim, tasks.Sleep(ctx, 2*time.Second) // until they have become fast
 }
 
-// moved waits until a subflow has another path, and returns the time since the given one.
+// moved waits until a subflow has another path or no longer exists, and returns the time since the
+// given one.
 func (r *cutRig) moved(ctx context.Context, victim subflows.Subflow, since time.Time) (after time.Duration, err error) {
 	err = testbed.Poll(ctx, "the subflow to go another way", func() error {
 		var all []subflows.Subflow

@@ -20,11 +20,11 @@ const (
 	gainWebPort   = 8080
 	gainIperfPort = 5201
 	gainRsyncPort = 8730
-	// gainBytes is the size of the transfers that claims are about.
+	// gainBytes is the size of the transfers to which gainWanted applies.
 	gainBytes = 100_000_000
 )
 
-// gainWanted is how many times as fast as plain TCP a transfer of that size must be, by the number
+// gainWanted is how many times as fast as plain TCP a transfer of gainBytes must be, by the number
 // of paths.
 var gainWanted = map[int]float64{2: 1.85, 3: 2.7}
 

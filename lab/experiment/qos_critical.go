@@ -236,7 +236,8 @@ func criticalBars(runs []*criticalRun) Plot {
 	return p
 }
 
-// lifetimePlot returns a plot of a flow's goodput over its lifetime, in about twelve steps.
+// lifetimePlot returns a plot of the goodput of a run's critical flows over their lifetimes, in
+// steps of 10 s divided by the factor. In runs with placement the sixth flow is also plotted.
 func lifetimePlot(name string, r *criticalRun, factor int) Plot {
 	p := Plot{Name: name, Title: "Critical flows, " + r.name, X: "seconds of the flow, times " + fmt.Sprint(factor), Y: "Mbit/s"}
 	width := 10 * time.Second / time.Duration(factor)

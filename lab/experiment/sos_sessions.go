@@ -166,7 +166,7 @@ func (c crowd) makeFiles(dir, server string) (urls []string, err error) {
 	return urls, nil
 }
 
-// randomFile makes a file of n random bytes.
+// randomFile makes a file of size random bytes.
 func randomFile(path string, size int64) error {
 	f, err := os.Create(path)
 	if err != nil {
