@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover/registry"
 )
 
-// MoveSpec says where a device is told to go.
+// MoveSpec is the body of an order to a device: where to go, and for how long.
 type MoveSpec struct {
 	Port  string `json:"port,omitempty" format:"dpid-port" doc:"Port where it is expected, like 00000000000000a1/3. It is prepared first. Default: any."`
 	MAC   string `json:"mac,omitempty" format:"mac" doc:"MAC address of the interface that it shall use. Default: the one it uses now or, without a port, its next one."`
@@ -157,7 +157,7 @@ func (s *apiHandlers) deletePrepare(ctx context.Context, in *kit.ByName) (*kit.N
 	return nil, problem(err, "path.name", in.Name)
 }
 
-// AnnounceSpec says where a device that leaves this domain is heading.
+// AnnounceSpec describes where a device that leaves this domain is heading.
 type AnnounceSpec struct {
 	Domain string `json:"domain" maxLength:"63" doc:"Neighbouring domain"`
 	Port   string `json:"port,omitempty" format:"dpid-port" doc:"Port of that domain where it will attach, if it is known"`

@@ -39,7 +39,8 @@ const (
 	maxWaiting = 8192
 )
 
-// neighbours is what the service needs of a *domain.Service, the protocol between domains.
+// neighbours holds the methods that the service needs of a *domain.Service, the protocol between
+// domains.
 type neighbours interface {
 	Register(*api.API)
 	Restore(context.Context) error
@@ -48,8 +49,8 @@ type neighbours interface {
 	Record(id string) (domain.Record, bool)
 }
 
-// receiver is what the service needs of a *domain.Receiver, the part of the protocol that handles
-// devices which come to this domain. Admit decides whether a DHCP message may be handled now. The
+// receiver holds the methods that the service needs of a *domain.Receiver, the part of the protocol for
+// devices that come to this domain. Admit decides whether a DHCP message may be handled now. The
 // service calls Attached when a device has got its address at an edge port, and Left when a device has
 // left.
 type receiver interface {
@@ -58,8 +59,8 @@ type receiver interface {
 	Left(id string)
 }
 
-// origin is what the service needs of a *domain.Origin, the part of the protocol that handles
-// devices which leave this domain.
+// origin holds the methods that the service needs of a *domain.Origin, the part of the protocol for
+// devices that leave this domain.
 type origin interface {
 	Announce(ctx context.Context, id, peer string, h domain.Heading) error
 	Abandon(ctx context.Context, id string) error

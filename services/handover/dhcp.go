@@ -182,9 +182,9 @@ func (s *packetHandler) handleLeft(ctx context.Context, d *dhcp.Decision) {
 	s.notifyLeft(d.Device.ID)
 }
 
-// handleArrival serves the device where its request came from, with the lease that it is granted.
-// If the rules or the lease cannot be written the device gets no answer, which would only mislead
-// it, and stays where it was.
+// handleArrival serves the device at the place that its request came from, with the granted lease. If
+// the rules or the lease cannot be written, the device gets no answer, because an answer would mislead
+// it, and stays at its previous place.
 func (s *packetHandler) handleArrival(ctx context.Context, d *dhcp.Decision, in incoming, queue time.Duration) {
 	kind := KindMove
 	switch {

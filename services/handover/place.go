@@ -44,13 +44,13 @@ type mobile struct {
 	// own uplinks.
 	via      string
 	exchange exchange
-	// answers is what switches answer about the device by themselves.
+	// answers holds the ARP answers that switches give about the device by themselves.
 	answers answers
 	// granted is when the latest granted request arrived.
 	granted time.Time
 	// followed is when the device was last moved because of a packet from another port.
 	followed time.Time
-	// err says why the device's rules are not as they should be.
+	// err is the reason why the device's rules are not as they should be; empty if they are.
 	err string
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Kind says what happened to a device.
+// Kind is the kind of a record: what happened to the device.
 type Kind string
 
 // The kinds of records.

@@ -191,9 +191,9 @@ func sameWant(a, b *route.Plan) bool {
 	return x.IP == y.IP && x.Home == y.Home && slices.Equal(x.Places, y.Places) && slices.Equal(x.Borders, y.Borders)
 }
 
-// serveSaving switches over to one place. If left is set, the device is no longer at its old
-// place: it had none, or has moved with the same interface. Then the switch-over is made fast;
-// otherwise it is made without loss.
+// serveSaving switches over to one place. left is set if the device is no longer at its old place: it
+// had none, or has moved with the same interface. Then the switch-over is made as fast as possible.
+// Otherwise it is made without loss.
 func (s *placement) serveSaving(ctx context.Context, op *operation, to route.Place, left bool) error {
 	p, err := s.plan(op, to)
 	if err != nil {

@@ -52,7 +52,7 @@ type Datapath struct {
 	Overlap time.Duration `yaml:"overlap" min:"0s" max:"10s" doc:"How long after a move the old interface is still listened to. At least as long as the network sends there."`
 }
 
-// Probe says how gateways are probed.
+// Probe holds the settings for probing gateways.
 type Probe struct {
 	Interval time.Duration `yaml:"interval" min:"0s" max:"10m" doc:"Longest time from one probe to the next on the interface in use; on the others it is 5s, if that is more. While traffic runs it is at most 60ms, and less when nothing is heard. A longer interval saves energy, and delays the notice of a network that dies while nothing runs by as much. Gateways that answer ARP only are asked each 800ms, if that is more. 0s: none is sent, and a network that does not work is not noticed."`
 	Window   int           `yaml:"window" min:"5" max:"1000" doc:"Over how many probes loss is counted."`

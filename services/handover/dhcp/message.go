@@ -30,7 +30,7 @@ const (
 // maxEcho bounds the options of a request that are copied into the reply.
 const maxEcho = 255
 
-// ErrNotRequest says that a frame is not a whole DHCP message to a server.
+// ErrNotRequest means that a frame is not a whole DHCP message to a server.
 var ErrNotRequest = errors.New("dhcp: not a whole message to a DHCP server")
 
 // Parse parses the DHCP message to a server in a frame whose headers were parsed into h.

@@ -75,7 +75,8 @@ const (
 	Failed    Verdict = "failed"
 )
 
-// Decision says how to act on a request.
+// Decision is the result of handling a request: the verdict, the reply and what else the caller has to
+// do.
 type Decision struct {
 	Type    dhcpv4.MessageType
 	Verdict Verdict

@@ -11,11 +11,11 @@ import (
 
 // Errors of a Host, for errors.Is. Any other error is treated as temporary.
 var (
-	// ErrTaken says that an address of the visitor belongs to another host here.
+	// ErrTaken means that an address of the visitor belongs to another host here.
 	ErrTaken = errors.New("an address of the device belongs to somebody else")
-	// ErrNoDevice says that there is no such device.
+	// ErrNoDevice means that there is no such device.
 	ErrNoDevice = errors.New("no such device")
-	// ErrNoEvidence says that the evidence does not show that the device is at the place.
+	// ErrNoEvidence means that the evidence does not show that the device is at the place.
 	ErrNoEvidence = errors.New("the request does not prove that the device is there")
 )
 
@@ -86,7 +86,7 @@ type Host interface {
 	Resume(mac openflow.MAC)
 }
 
-// Admission says how to handle a DHCP message.
+// Admission is the decision how a DHCP message is handled.
 type Admission uint8
 
 // The admissions.

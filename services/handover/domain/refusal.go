@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Code says why a message was refused, for the program at the other end.
+// Code is the reason why a message was refused, in a form for the program at the other end.
 type Code string
 
 // The codes.

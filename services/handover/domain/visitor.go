@@ -84,7 +84,7 @@ func (v Visitor) clone() Visitor {
 	return v
 }
 
-// Heading says where a device is going, as far as that is known.
+// Heading describes where a device is going, as far as that is known.
 type Heading struct {
 	// At is an edge port of the receiver, if the two domains have agreed on names.
 	At *network.PortRef `json:"at,omitempty" doc:"Edge port of the receiving domain where it will attach, if known"`

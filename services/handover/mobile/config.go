@@ -37,9 +37,9 @@ type Config struct {
 	// Overlap is how long after a move the device still receives on the old interface.
 	Overlap time.Duration
 
-	// Policy says when to move.
+	// Policy holds the rules by which the daemon chooses the interface.
 	Policy policy.Rules
-	// Probe says how often the gateway is probed on each interface, and over how many probes loss
+	// Probe sets how often the gateway is probed on each interface, and over how many probes the loss
 	// is computed. An Interval of 0 disables probing.
 	Probe Probe
 
@@ -75,7 +75,7 @@ type Interface struct {
 	Cost int
 }
 
-// Probe says how gateways are probed.
+// Probe holds the settings for probing gateways.
 type Probe struct {
 	Interval time.Duration
 	Window   int

@@ -73,8 +73,8 @@ type iface struct {
 	// silences is how often that has happened in a row.
 	wentSilent time.Time
 	silences   int
-	// backoff says why and how long the interface is not used. failures counts the failures to join
-	// its network in a row.
+	// backoff holds why and until when the interface is not used. failures counts the failures to
+	// join its network in a row.
 	failures int
 	backoff  backoff
 }

@@ -42,7 +42,7 @@ type Status struct {
 	// Moves holds the latest moves, in the order of time.
 	Moves    []Move   `json:"moves"`
 	Counters Counters `json:"counters"`
-	// Orders says how the controller that gives orders is reached.
+	// Orders describes the state of the connection to the controller that gives orders.
 	Orders string `json:"orders,omitempty"`
 }
 
@@ -77,8 +77,8 @@ type InterfaceStatus struct {
 	RTT    time.Duration `json:"rtt_ns,omitempty"`
 	// Silent reports whether nothing is received on the interface any more although it has a link.
 	Silent bool `json:"silent"`
-	// Barred says why the interface is not used for now, and Until is when that ends. Barred is empty
-	// for an interface that may be used.
+	// Barred is the reason why the interface is not used for now, and Until is when that ends. Barred
+	// is empty for an interface that may be used.
 	Barred   string    `json:"barred,omitempty"`
 	Until    time.Time `json:"until,omitzero"`
 	Sent     uint64    `json:"sent_packets"`

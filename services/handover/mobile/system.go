@@ -25,8 +25,8 @@ type conn interface {
 	io.Closer
 }
 
-// system is what the daemon needs of the machine. Only the loop calls its methods, except watch
-// and those that open sockets.
+// system holds the operations on the machine that the daemon needs. Only the loop calls its methods,
+// except watch and those that open sockets.
 type system interface {
 	// watch reports the state of the interfaces until ctx ends.
 	watch(ctx context.Context, names []string, report func(device.Link)) error
@@ -47,8 +47,8 @@ type system interface {
 	probes(index int) (conn, error)
 }
 
-// forwarder is what the daemon needs of an *ebpf.Datapath. Tests replace it by a fake that only records
-// its calls.
+// forwarder holds the methods that the daemon needs of an *ebpf.Datapath. Tests replace the datapath by
+// a fake that only records its calls.
 type forwarder interface {
 	Attach(ctx context.Context, i datapath.Interface) error
 	Detach(ctx context.Context, name string) error

@@ -20,10 +20,10 @@ func (g Geo) check() error {
 const (
 	earthRadius = 6371008.8 // metres, mean
 	maxLatitude = 85        // nearer to a pole a plane does not represent the earth well
-	maxReach    = 200e3     // metres from the origin, for the same reason
+	maxReach    = 200e3     // metres from the origin; a plane does not represent the earth well beyond it
 )
 
-// ErrTooFar says that a place is too far from the plane's origin.
+// ErrTooFar means that a place is too far from the plane's origin.
 var ErrTooFar = errors.New("too far from the origin of the plane")
 
 // Plane is a projection of the earth around an origin. It is exact there, and within 200 km

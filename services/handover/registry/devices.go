@@ -64,7 +64,7 @@ func (b *book) giveWay(d Device, displaced []*record) kit.Faults {
 	return f
 }
 
-// errConcurrent says that a device was learned or forgotten while another was being registered.
+// errConcurrent means that a device was learned or forgotten while another was being registered.
 var errConcurrent = fmt.Errorf("%w: it just came or went by itself; try again", ErrConflict)
 
 // register checks the device against all others and makes it visible. A device that nobody

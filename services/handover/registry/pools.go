@@ -65,7 +65,7 @@ func (b *book) addPool(p Pool) {
 	}
 }
 
-// poolFaults returns how a pool conflicts with the others.
+// poolFaults returns the faults of a pool that conflicts with other pools.
 func (b *book) poolFaults(p Pool) kit.Faults {
 	var f kit.Faults
 	if old := b.pools[p.Name]; old != nil {
@@ -155,7 +155,7 @@ func (b *book) ours(ip netip.Addr) *pool {
 	return nil
 }
 
-// Usage says how much of a pool is in use.
+// Usage holds the numbers of a pool's addresses that are in use.
 type Usage struct {
 	// Size is the number of addresses that the pool gives out, and Held the number of those that
 	// are not free now. Quarantined is the number of those in quarantine, which Held includes.

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Policy says how the devices of a class are moved.
+// Policy selects how the devices of a class are moved.
 type Policy string
 
 // The policies.
@@ -21,7 +21,7 @@ const (
 	PolicySeamless Policy = "seamless"
 )
 
-// Trigger says what may move a device.
+// Trigger selects which DHCP requests may move a device.
 type Trigger string
 
 // The triggers. The empty trigger means TriggerSigned for a device with a key, and TriggerPorts for a
@@ -127,7 +127,7 @@ func (d Device) clone() Device {
 	return d
 }
 
-// Attachment is where a device is.
+// Attachment is the place where a device is attached.
 type Attachment struct {
 	At network.PortRef `json:"at"`
 	// MAC is the MAC address that the device uses there; zero if At leads to another domain.

@@ -2,8 +2,8 @@
 // network and the places where the device is, and in which order the switches are rewritten when
 // the device moves.
 //
-// It is pure: from a topology and a Want it makes a Plan with rules for the ledger of package
-// network. Packets to a device follow an in-tree, with one next hop for each switch, from every
+// The package is pure: from a topology and a Want it computes a Plan with rules for the ledger of
+// package network. Packets to a device follow an in-tree, with one next hop for each switch, from every
 // border to the device's edge port. Packets from the device follow one path to the nearest border.
 // A device that is about to move can be served at two places at once (bicast): one switch, the
 // join, sends a copy along a branch to the second place.

@@ -87,11 +87,11 @@ type source struct {
 	// astray reports whether the old rules lead copies off their branch, because links have
 	// changed. If so, safe does not require that copies stay on the branch.
 	astray bool
-	// served says which copies the old rules delivered. No state in between may lose these.
+	// served is the set of copies that the old rules delivered. No state in between may lose these.
 	served delivery
 }
 
-// delivery says which copies of a packet must not be lost.
+// delivery is the set of copies of a packet that must not be lost.
 type delivery uint8
 
 const (

@@ -13,10 +13,10 @@ import (
 
 // Errors of NewPlan.
 var (
-	// ErrInvalid says that the Want is not valid, for example because a place is on a link between
+	// ErrInvalid means that the Want is not valid, for example because a place is on a link between
 	// switches.
 	ErrInvalid = errors.New("invalid route")
-	// ErrUnreachable says that there is no path between a place and any border at the moment.
+	// ErrUnreachable means that there is no path between a place and any border at the moment.
 	ErrUnreachable = errors.New("no path between the borders and the device")
 )
 
@@ -36,7 +36,7 @@ type Place struct {
 	MAC openflow.MAC
 }
 
-// Want says how one device should be served.
+// Want describes how one device should be served.
 type Want struct {
 	IP netip.Addr
 	// Home is the MAC address that everybody beyond the edge sees.
@@ -65,8 +65,8 @@ type Plan struct {
 	// join and ends at the second place.
 	Join   openflow.DatapathID
 	Branch []network.Hop
-	// Fallback says why a requested bicast is not possible. The plan then serves the first place
-	// alone.
+	// Fallback is the reason why a requested bicast is not possible; empty if it is possible or was
+	// not requested. With a fallback the plan serves the first place alone.
 	Fallback string
 	// Unreached are the borders without a path to the device at the moment.
 	Unreached []Border
@@ -107,7 +107,7 @@ type Step struct {
 	Settle bool
 }
 
-// Change says what a move from one plan to another changes.
+// Change describes what a move from one plan to another changes.
 type Change struct {
 	// Join is the last switch that the old and the new path have in common before they part, seen
 	// from the egress border; zero if they have none in common.

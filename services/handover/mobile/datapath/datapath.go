@@ -42,9 +42,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Traffic counts frames of one interface since it was attached: Sent counts frames of the VNI that
-// left by it. Heard counts IPv4 packets for the device itself that came by it, including copies
-// but not ICMP, of which probes consist.
+// Traffic counts frames of one interface since it was attached. Sent counts frames of the VNI that left
+// by the interface. Heard counts IPv4 packets for the device itself that came in by the interface. It
+// includes copies, but not ICMP packets, because probes are ICMP.
 type Traffic struct {
 	Sent, Heard uint64
 	// Quiet is the time since the last packet was heard; 0 if none was.

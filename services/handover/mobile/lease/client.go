@@ -17,11 +17,11 @@ import (
 
 // Errors of a client.
 var (
-	// ErrSilence says that no server answered.
+	// ErrSilence means that no server answered.
 	ErrSilence = errors.New("no DHCP server answers")
-	// ErrRefused says that the server has refused the address (DHCPNAK).
+	// ErrRefused means that the server has refused the address (DHCPNAK).
 	ErrRefused = errors.New("the DHCP server refuses the address")
-	// ErrExpired says that the lease ended before a server extended it.
+	// ErrExpired means that the lease ended before a server extended it.
 	ErrExpired = errors.New("the lease has expired")
 )
 

@@ -1,7 +1,6 @@
 // Package policy chooses the interface that a mobile device uses.
 //
-// It is a function from the state of the interfaces to a choice, with as little memory as
-// hysteresis needs. A usable interface is left for a better one only if that one has been better
-// by a margin for a while, and not soon after another move. An interface that is no longer usable
-// is left at once.
+// The choice depends on the state of the interfaces, and on as little memory as hysteresis needs. The
+// device leaves a usable interface only for one that has been better by a margin for a while, and not
+// soon after another move. It leaves an interface that is no longer usable at once.
 package policy

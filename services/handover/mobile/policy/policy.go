@@ -20,7 +20,7 @@ const (
 	Loss Criterion = "loss"
 )
 
-// Rules says which interfaces are usable and which is better, as configured.
+// Rules holds the configured rules: which interfaces are usable, and which of two is better.
 type Rules struct {
 	// The first criterion by which two interfaces differ decides.
 	Criteria  []Criterion `yaml:"criteria" oneof:"order|cost|signal|loss" doc:"By what interfaces are compared, one after the other; the order decides in the end."`
@@ -50,8 +50,8 @@ type Candidate struct {
 	// Silent reports whether nothing is received on the interface any more although it has a link.
 	// Answers reports whether a probe by it was answered since the interface in use has fallen silent.
 	Silent, Answers bool
-	// Barred says why the interface cannot be used for now; it is empty if the interface can be
-	// used. LastResort reports whether it may be used nevertheless if no other can be used.
+	// Barred is the reason why the interface cannot be used for now; it is empty if the interface
+	// can be used. LastResort reports whether it may be used nevertheless if no other can be used.
 	Barred     string
 	LastResort bool
 }

@@ -21,7 +21,7 @@ type Conn interface {
 	Receive(ctx context.Context) (packetsocket.Frame, error)
 }
 
-// Config says what is probed, and how.
+// Config is the configuration of a Prober.
 type Config struct {
 	// MAC is the interface's address.
 	MAC     openflow.MAC
@@ -33,7 +33,7 @@ type Config struct {
 	Window   int
 }
 
-// Use says how the probed interface is used; the zero value means that it is not in use.
+// Use describes how the probed interface is used. The zero value means that it is not in use.
 type Use struct {
 	// From is the device's address, the source of echo requests.
 	From netip.Addr

@@ -33,10 +33,10 @@
 //
 // # Last segments
 //
-// For [Datapath.SendAgain] the last TCP segment of each connection is kept, one with payload and
-// one without, as soon as there are two interfaces. They are kept in an array of 256 places, each
-// with a lock, in which a hash gives each connection its place. Of a segment that an interface
-// still has to cut, the last piece is kept.
+// For [Datapath.SendAgain] the last TCP segments of each connection are kept, one with payload and
+// one without, as soon as there are two interfaces. They are kept in an array of 256 entries, each
+// with a lock; a hash of the connection selects its entry. Of a segment that the interface still has
+// to split (GSO), the last piece is kept.
 //
 // Start reading at [Open] and bpf/datapath.c.
 package ebpf

@@ -28,8 +28,8 @@ type segment datapathSegment
 
 // SendAgain sends again the last segment of each TCP connection that has sent one within the given
 // time, both the last with payload and the last without. The segments leave by the interface in
-// use, to the gateway's address there or, if that is zero, to their earlier destination. They
-// replace what a failed interface may have lost: a few hundred segments at most.
+// use, to the MAC address gateway or, if that is zero, to their earlier destination. They replace
+// segments that a failed interface may have lost: a few hundred at most.
 func (d *Datapath) SendAgain(within time.Duration, gateway openflow.MAC) (sent int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
