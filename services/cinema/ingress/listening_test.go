@@ -12,6 +12,7 @@ import (
 
 	"github.com/bluenviron/gortmplib/pkg/amf0"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
@@ -96,6 +97,7 @@ func rtmpClient(t *testing.T, port, app, key string, stage int) net.Conn {
 // TestSilentClients checks that clients by RTMP that fall silent, at whatever stage of their
 // connection, keep nobody from publishing, and that all of them are disconnected.
 func TestSilentClients(t *testing.T) {
+	live.Test(t)
 	t.Parallel()
 	needFFmpeg(t)
 	g, _, port := listening(t, "rtmp://127.0.0.1:PORT/live/x")
@@ -185,6 +187,7 @@ func TestSecondProducer(t *testing.T) {
 // TestTransportStreamSound checks that a viewer gets all sound of a producer by MPEG-TS, which
 // comes in clumps of up to 0.7 s, and does not get less of the picture.
 func TestTransportStreamSound(t *testing.T) {
+	live.Test(t)
 	t.Parallel()
 	needFFmpeg(t)
 	for _, x := range []struct{ scheme, rate string }{{"srt", "48k"}, {"srt", "96k"}, {"udp", "64k"}} {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
@@ -12,6 +13,7 @@ import (
 // TestMedia checks that a producer may send picture, sound, or both, that either may come later
 // or end, that the channel says so, and that none of this ends the producer's connection.
 func TestMedia(t *testing.T) {
+	live.Test(t)
 	t.Parallel()
 	needFFmpeg(t)
 	const (
