@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Disjointness is the kind of things that disjoint paths must not share.
+// Disjointness selects whether disjoint paths may have nodes in common.
 type Disjointness int
 
 // Edge-disjoint paths may cross in a node; node-disjoint paths share only their ends.

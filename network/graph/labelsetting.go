@@ -9,7 +9,7 @@ type partialPath struct {
 	node   int32
 	arc    int32 // the last arc
 	parent int32 // the path without that arc, -1 at the start
-	older  int32 // the one settled before this one at the same node, -1 for none
+	older  int32 // the partial path settled before this one at the same node, -1 for none
 }
 
 // Results of the exact search other than the number of a path to the end.
@@ -111,9 +111,9 @@ func (s *solver) extend(from, arc, head int32) {
 	s.queue.push(key)
 }
 
-// dominated reports whether a partial path settled at the same node is as good in every respect.
-// Without a guide those settled before cost no more, and with one bound the latest of them has
-// the least sum.
+// dominated reports whether a partial path that was settled at the same node is at least as good
+// as at in every respect. Without a guide, the paths settled before cost no more, and with one
+// bound the latest of them has the least sum.
 func (s *solver) dominated(at *partialPath) bool {
 	n := len(s.p.Bounds)
 	for i := s.latestAt[at.node]; i >= 0; i = s.paths[i].older {

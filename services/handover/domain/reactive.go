@@ -142,7 +142,8 @@ type answer struct {
 	err error
 }
 
-// search asks all neighbours at once who has the device, and takes the device over from that neighbour.
+// search asks all neighbours at once who has the device, and takes the device over from the neighbour
+// that has it.
 func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
 	asked, cancel := context.WithTimeout(ctx, s.timing.Answer)
 	defer cancel()
@@ -152,7 +153,7 @@ func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *E
 		ok := s.tasks.Start(func(context.Context) {
 			a := answer{from: n}
 			if known != nil {
-				// Without what is still in the outbox the neighbour's answer would be outdated.
+				// Without the messages that are still in the outbox, the neighbour's answer would be outdated.
 				_ = n.deliver(asked, known.ID)
 			}
 			a.err = n.request(asked, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)

@@ -64,14 +64,14 @@ type InterfaceStatus struct {
 	// Sends and Receives report whether the datapath sends and receives by the interface.
 	Sends    bool `json:"sends"`
 	Receives bool `json:"receives"`
-	// Joined reports whether the network has granted the lease on it.
+	// Joined reports whether the network has granted the lease on the interface.
 	Joined bool `json:"joined"`
 	Cost   int  `json:"cost"`
 	// Signal is in dBm; 0 if it is unknown.
 	Signal int          `json:"signal,omitempty"`
 	AP     openflow.MAC `json:"ap,omitzero"`
-	// Loss is the share of the latest Probes of the gateway that was lost, and RTT the latest
-	// round trip.
+	// Loss is the share, from 0 to 1, of the latest probes of the gateway that was lost. Probes is
+	// the number of these probes, and RTT the latest round trip.
 	Loss   float64       `json:"loss"`
 	Probes int           `json:"probes"`
 	RTT    time.Duration `json:"rtt_ns,omitempty"`

@@ -153,7 +153,7 @@ func (d *detector) answered(now time.Time, number uint16, known bool) time.Durat
 	}
 	if known && found && d.dead && !d.waiting[i].at.After(d.died) {
 		// The path did not lose this probe, so it was not dead but stalled. A link that died and
-		// came back has lost what was sent into it.
+		// came back has lost the packets that were sent into it.
 		d.alarms, d.alarmed = min(d.alarms+1, maxFalse+1), now
 		d.stall = min(max(d.stall, now.Sub(d.first)), maxStall)
 	}

@@ -27,8 +27,8 @@ type Config struct {
 	MAC     openflow.MAC
 	Gateway netip.Addr
 	// Interval is the time from one probe to the next on an interface in use while there is no
-	// traffic. On an interface that is not in use it is at least 5 s, and at least 800 ms while
-	// the gateway answers ARP only. Window is the number of probes over which loss is computed.
+	// traffic. While the gateway answers ARP only, that time is at least 800 ms. On an interface that
+	// is not in use it is at least 5 s. Window is the number of probes over which loss is computed.
 	Interval time.Duration
 	Window   int
 }
@@ -167,7 +167,7 @@ type run struct {
 	// echoAnswered reports whether the gateway has answered echo requests during this use.
 	echoAnswered bool
 	gateway      openflow.MAC
-	arp          time.Time // when the last request was sent
+	arp          time.Time // when the last ARP request was sent
 	id           uint16    // identifier of echo requests
 	number       uint16
 	rtt          time.Duration
