@@ -17,10 +17,9 @@ const (
 	tolerance        = 5
 )
 
-// endReason returns the reason if a flow is over because one of its hosts has moved or
-// left, or "". A mobile host has left if a service placed it and none does any more. If
-// none has placed it since the controller started, the flow continues, because a service
-// may still do so.
+// endReason returns the reason why a flow is over, if one of its hosts has moved or left, or "". A
+// mobile host has left if a service placed it and none does any more. If none has placed it since
+// the controller started, the flow continues, because a service may still do so.
 func (p *planner) endReason(f *flow) string {
 	if f.isMobile() {
 		_, leads := p.Network.Anchored(f.Device)

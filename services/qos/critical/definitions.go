@@ -28,7 +28,8 @@ func (s *Service) Register(a *api.API) {
 }
 
 // definitionsChanged ends the flows of definitions that were removed or changed, including flows
-// that are being placed. If such a flow still sends, its next packet has it placed anew.
+// that are being placed. If a definition still selects such a flow, the flow's next packet makes
+// the controller place it again.
 func (s *Service) definitionsChanged(ctx context.Context, changes []kit.Change[*Definition]) {
 	over := s.flows.all(func(f *flow) bool {
 		return slices.ContainsFunc(changes, func(c kit.Change[*Definition]) bool { return c.Name == f.Definition })

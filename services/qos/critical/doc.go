@@ -15,10 +15,9 @@
 //   - An accepted flow passes a meter of its rate where it enters. Traffic beyond the rate
 //     therefore harms only the flow itself, and is reported.
 //   - A flow that is not accepted is recorded with the reason. Its rules
-//     forward it along the path of fewest hops, through a meter on every link between
-//     switches, which limits it to the bandwidth that is not promised there. The accepted
-//     flows of the dissertation fell below half of their rate because nothing limited the
-//     others.
+//     forward it along the path of fewest hops, through a meter on every link, which
+//     limits it to the bandwidth that is not promised there. The accepted flows of the
+//     dissertation fell below half of their rate because nothing limited the others.
 //   - A flow is moved when a link of its path fails, and when a link fills with unlimited
 //     traffic so that the promise cannot be kept there. If the old path still works, the new
 //     rules are installed before the old ones are removed.

@@ -309,10 +309,10 @@ func (b *Book) available(l Link, u Use, k Key, holds bool) (free uint64) {
 	return free
 }
 
-// Use that belongs to no promise is ignored if it may be noise. Noise is either chatter, which the
-// controller and hosts send unasked (probes, ARP, neighbour discovery), in bit/s; or the skew
-// between readings that are not taken at the same moment, which is a fraction (1/skew) of the
-// promises' measured traffic. The noise is at most 1/skew of the capacity. All promises of a link
+// Use that belongs to no promise is ignored if it may be noise. chatter is the rate, in bit/s, of
+// packets that the controller and hosts send unasked (probes, ARP, neighbour discovery). 1/skew is
+// the part of the promises' measured traffic by which readings may differ because they are not
+// taken at the same moment. The noise is at most 1/skew of the capacity. All promises of a link
 // together may therefore lack at most that, however many they are.
 const (
 	chatter = 100_000

@@ -58,7 +58,7 @@ func (m *window) isValid(now time.Time) bool {
 // counterReading is one reading of a counter.
 type counterReading struct {
 	bytes uint64
-	// created is a time not after the start of the counter at zero.
+	// created is the earliest time at which the counter may have started at zero.
 	created time.Time
 }
 
