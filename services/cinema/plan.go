@@ -23,7 +23,7 @@ const (
 	shortenInterval = 30 * time.Second
 )
 
-// situation is what the plan of a channel is computed from: the channel, the network and the
+// situation holds what the plan of a channel is computed from: the channel, the network and the
 // channel's present trees at one time.
 type situation struct {
 	channel  *Channel
@@ -246,7 +246,7 @@ func (r *refusals) of(gateway string, to netip.AddrPort) error {
 
 // drainTime is how long a channel's old tree stays in the switches after the new one is
 // confirmed. Packets are still in flight on it, and a switch may use cached decisions after it
-// has confirmed a rule. In Open vSwitch with many cached flows this takes a third of a second
+// has confirmed a rule. Open vSwitch with many cached flows uses them for a third of a second
 // at most.
 const drainTime = 500 * time.Millisecond
 

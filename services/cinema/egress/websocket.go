@@ -198,7 +198,7 @@ type webSocketSink struct {
 	conn         *websocket.Conn
 	units        *media.Assembler
 	queue        *queue
-	owned        bool         // the sink closes the connection; before start, the request does
+	owned        bool         // the sink closes the connection; before start, the request's handler does
 	writingSince atomic.Int64 // start of a write in progress, in Unix nanoseconds; 0 if there is none
 }
 

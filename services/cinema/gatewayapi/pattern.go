@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// A channel's test pattern has these in its top row, from the left: a square in the channel's
+// The top row of a channel's test pattern contains, from the left, a square in the channel's
 // colour, two cells wide, and a cell for each bit of a clock, white if the bit is set. The edge
 // of a cell is a twelfth of the picture's height. A picture that is too narrow has fewer bits.
 
-// PatternClockBits is the number of the clock's bits. The highest comes first. They are in Gray
-// code, so that a picture drawn while the clock advances is wrong by one unit at most.
+// PatternClockBits is the number of the clock's bits. The highest bit is the leftmost cell. The
+// bits are in Gray code, so that a picture drawn while the clock advances is wrong by one unit at
+// most.
 const PatternClockBits = 13
 
 // PatternClockUnit is the unit of the clock, which counts the time of day of the gateway's

@@ -36,7 +36,7 @@ type Channel struct {
 	// Source is the address of the channel's producer; it is empty if the producer publishes by
 	// WHIP.
 	Source StoredSource `json:"source,omitempty"`
-	// BitRate is what the channel may send, in bit/s.
+	// BitRate is the rate at which the channel may send, in bit/s.
 	BitRate units.Rate `json:"bit_rate"`
 	// To is the destination address of the channel's datagrams.
 	To netip.Addr `json:"to"`
@@ -64,7 +64,7 @@ const (
 // Media says which media a producer sends.
 type Media string
 
-// What a producer sends.
+// These are the values of Media.
 const (
 	MediaBoth    Media = "picture and sound"
 	MediaPicture Media = "picture only"
@@ -77,7 +77,7 @@ type ChannelState struct {
 	OnAir OnAir `json:"on_air"`
 	// Since is when OnAir last changed.
 	Since time.Time `json:"since"`
-	// Measured is what the channel has sent in the last second, in bit/s.
+	// Measured is the rate at which the channel has sent in the last second, in bit/s.
 	Measured units.Rate `json:"measured"`
 	// KeyFrames is the time between the last two key frames; zero means that it is not known
 	// yet.
@@ -132,8 +132,8 @@ type ViewerEvent struct {
 	What    string         `json:"what" enum:"joined,changed,left"`
 	Channel string         `json:"channel,omitempty"`
 	Zap     units.Duration `json:"zap,omitempty"`
-	// Grant is the number of the grant by which the viewer has changed. The viewer's other
-	// channels then end, unless the controller has granted it something else since.
+	// Grant is the number of the controller's grant by which the viewer has changed. The
+	// viewer's other channels then end, unless a later grant for this viewer exists.
 	Grant  uint64 `json:"grant,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
@@ -150,8 +150,8 @@ type Wanted struct {
 	Channels []string `json:"channels" maxItems:"2" nullable:"false" doc:"Names of channels; the one that the viewer sees comes first. None: the viewer has left"`
 	// Password is the password of the channel that is new among Channels.
 	Password string `json:"password,omitempty" maxLength:"72" writeOnly:"true" doc:"Password of the new channel, if it has one"`
-	// Burst requests the packets since the last key frame of the new channel. If none is new,
-	// it requests those of the first channel, because some were lost.
+	// Burst requests the packets since the last key frame of the new channel. If no channel is
+	// new, it requests the packets of the first channel, because some were lost.
 	Burst bool `json:"burst,omitempty" doc:"Send the packets since the last key frame of the new channel, or, if none is new, of the first one, because some were lost"`
 }
 

@@ -22,7 +22,7 @@ type Kind uint8
 
 // Kinds of packets.
 const (
-	Other Kind = iota // nothing that is shown
+	Other Kind = iota // a packet of none of the kinds below
 	Table             // a table that is needed to find picture and sound
 	Picture
 	Sound

@@ -123,7 +123,7 @@ func (c *Conn) answer(name string, id float64, args []any, stream uint32) (publi
 	case "play":
 		return false, errors.New("streams can only be published here")
 	}
-	return false, nil // the client needs no answer to others
+	return false, nil // the client needs no answer to other commands
 }
 
 // connect answers the command to connect to an application.
