@@ -28,7 +28,8 @@ const (
 	movesWanted, bystanders, bystanderRate = 100, 200, 1000
 	// moveEvery is the time from the end of a change to the next.
 	moveEvery = 20 * time.Millisecond
-	// tries is how often a rate may fail, because other programs use this machine too.
+	// tries is how often a rate is tried before it counts as too high, because other programs use
+	// this machine too.
 	tries = 2
 )
 

@@ -41,7 +41,7 @@ func (e *Env) Logf(format string, args ...any) {
 	fmt.Fprintf(e.log, "%6s        %s\n", "", fmt.Sprintf(format, args...))
 }
 
-// CSV creates a file of raw measurements. Each row is written to disk at once, so that an
+// CSV creates a file of raw measurements. Each row is written to the file at once, so that an
 // interrupted experiment keeps what it has measured.
 func (e *Env) CSV(name string, columns ...string) (*CSV, error) {
 	path := filepath.Join(e.Dir, name+".csv")

@@ -16,7 +16,7 @@ import (
 
 const (
 	idlePort = 7200
-	// idleMost is the number of connections that the claim is about.
+	// idleMost is the largest number of connections.
 	idleMost = 1000
 	// idleSettled is the time after the opening of the last connection when nothing happens any
 	// more.

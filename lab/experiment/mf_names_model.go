@@ -89,7 +89,7 @@ func drawLookups(r *rand.Rand, domains, lookups, k int) [][]modelPath {
 }
 
 // fitDelays returns the delays with which look-ups of names that one domain keeps take the wanted
-// times. It searches along each parameter by ever smaller factors.
+// times. It searches along each parameter, and along pairs of them, by ever smaller factors.
 func fitDelays(all [][]modelPath, want lookupTimes) delays {
 	best := delays{between: want.median, within: want.median / 10, spread: 1}
 	miss := func(d delays) float64 {

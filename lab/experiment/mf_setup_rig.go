@@ -167,7 +167,7 @@ func (g *setupRig) receive(ctx context.Context, host int, take func(frame.Frame)
 	}
 }
 
-// answer answers requests until ctx ends.
+// answer answers requests and probes until ctx ends.
 func (g *setupRig) answer(ctx context.Context) error {
 	back := uint16(0)
 	for {

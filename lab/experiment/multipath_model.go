@@ -52,11 +52,12 @@ func modelWays() []modelWay {
 	}
 }
 
-// reads returns how often the service reads the links' counters.
+// reads returns the interval at which the service reads the links' counters.
 func (w modelWay) reads() time.Duration { return cmp.Or(w.interval, modelInterval) }
 
 // modelVariants returns ways that are simulated only in the dissertation's tree: without coupling,
-// and with readings at longer and shorter intervals, as the default settings are in the lab.
+// with readings at shorter intervals, and with readings at the longer default interval, which is
+// not divided by the pace.
 func modelVariants() (all []modelWay) {
 	for _, w := range modelWays() {
 		if w.subflows > 1 {

@@ -92,7 +92,8 @@ func (r *controlRig) shareClass(name string, port, priority, least int) classes.
 	}}}
 }
 
-// share fills the links with eight classes, and then with two classes of other rates.
+// share fills the links with eight classes, then with each two successive ones of them, and then
+// with two classes of other rates.
 func (r *controlRig) share(ctx context.Context, n *testbed.Network) (s shares, err error) {
 	var ports []int
 	for i := range 8 {
