@@ -57,8 +57,8 @@ func (s *resets) target(rs *reset) (network.PortRef, openflow.MAC) {
 	return a.Place.At, a.Place.MAC
 }
 
-// notify tells an end host of the session that its connection is over, because its agent may be
-// lost.
+// notify resets an end host of the session, because the end host may not know that its connection is
+// over.
 func (s *resets) notify(ctx context.Context, ss *session, r agentapi.Role) {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()

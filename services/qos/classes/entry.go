@@ -53,7 +53,8 @@ type entry struct {
 	carriage carriage
 
 	samples map[place]*sample
-	// overlaps holds the classes, by name, that share packets with this one and whose rules win.
+	// overlaps holds the classes, by name, that share packets with this one and whose rules win, or
+	// may win.
 	overlaps map[string]overlap
 }
 

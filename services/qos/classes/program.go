@@ -81,7 +81,7 @@ func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint
 	return out
 }
 
-// withDSCP narrows a match to IP packets with one DSCP.
+// withDSCP returns the matches that narrow m to IP packets with one DSCP.
 func withDSCP(m openflow.Match, dscp uint8) []openflow.Match {
 	types := []uint16{0x0800, 0x86dd}
 	if o, ok := m.Get(openflow.FieldEthType); ok {

@@ -77,7 +77,7 @@ type stored struct {
 // those of stored that never change.
 type flow struct {
 	id string
-	// ctx ends when the flow's definition is withdrawn.
+	// ctx ends when the flow ends, or when its definition is changed or withdrawn.
 	ctx      context.Context
 	cancel   context.CancelFunc
 	changing sync.Mutex

@@ -35,7 +35,7 @@ func (t *Text) UnmarshalText(b []byte) error {
 // MarshalText returns the value as it was written.
 func (t Text) MarshalText() ([]byte, error) { return []byte(t), nil }
 
-// Schema returns an API schema that accepts both forms.
+// Schema returns an API schema that accepts a string or a number.
 func (Text) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeString}, {Type: huma.TypeNumber}}}
 }

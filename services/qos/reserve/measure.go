@@ -13,7 +13,7 @@ import (
 
 // Counter identifies a counter of the traffic of a promise, behind everything that limits this
 // traffic. The zero Counter means that nothing counts the traffic. The traffic then competes with
-// promises like that of others.
+// promises like the traffic of others.
 type Counter struct {
 	Switch openflow.DatapathID
 	// Meter is the number of a meter. Packets that it does not drop pass the links of all shares

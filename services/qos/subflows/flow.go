@@ -52,9 +52,8 @@ type subflow struct {
 	chosen []network.Hop
 	// silent reports whether the subflow carried no traffic at the last reading.
 	silent bool
-	// failed reports whether the subflow could not be placed. It is remembered for the idle
-	// timeout, because otherwise each repeated SYN that cannot be placed would cause a search for
-	// paths.
+	// failed reports whether the subflow could not be placed. Such a subflow is kept for the idle
+	// timeout, because otherwise each repetition of its SYN would cause a search for paths.
 	failed bool
 	// waiting holds SYNs that arrived while the subflow was being placed.
 	waiting  []Held

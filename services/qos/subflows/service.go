@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Owner is the owner of the subflows' rules in the ledger.
+// Owner is the owner of the subflows' rules in the ledger, and of their entries in the book of
+// promises.
 const Owner = "qos-subflow"
 
 // These are limits of the service.

@@ -123,8 +123,8 @@ func (c *Control) rttsPassed(s Sample) float64 {
 	return min((s.At-c.samples[len(c.samples)-2].At).Seconds()/c.baseRTT().Seconds(), 1)
 }
 
-// carried returns the delivered rate while the path has a queue, but no more than the pace: data
-// that has waited in a late machine arrives faster than the path carries it.
+// carried returns the delivered rate while the path has a queue, but no more than the highest recent
+// pace: data that has waited in a late machine arrives faster than the path carries it.
 func (c *Control) carried() float64 {
 	most := 0.0
 	for _, l := range c.samples {
