@@ -135,7 +135,7 @@ func (r *reader) ports(field string, texts []string) []network.PortRef {
 	return out
 }
 
-// Parse converts the specification into a class, and returns what cannot be parsed.
+// Parse converts the specification into a class, and returns the faults of fields that cannot be parsed.
 func (s ClassSpec) Parse(name string) (registry.Class, kit.Faults) {
 	var r reader
 	c := registry.Class{
@@ -145,7 +145,7 @@ func (s ClassSpec) Parse(name string) (registry.Class, kit.Faults) {
 	return c, r.Faults
 }
 
-// Parse converts the specification into a pool, and returns what cannot be parsed.
+// Parse converts the specification into a pool, and returns the faults of fields that cannot be parsed.
 func (s PoolSpec) Parse(name string) (registry.Pool, kit.Faults) {
 	var r reader
 	p := registry.Pool{
@@ -167,7 +167,7 @@ func (s PoolSpec) Parse(name string) (registry.Pool, kit.Faults) {
 	return p, r.Faults
 }
 
-// Parse converts the specification into a device, and returns what cannot be parsed.
+// Parse converts the specification into a device, and returns the faults of fields that cannot be parsed.
 func (s DeviceSpec) Parse(id string) (registry.Device, kit.Faults) {
 	var r reader
 	d := registry.Device{ID: id, Class: s.Class, Pool: s.Pool, IP: r.addr("ip", s.IP), Ports: r.ports("ports", s.Ports)}

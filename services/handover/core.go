@@ -141,8 +141,8 @@ func (s *core) borderAt(at network.PortRef) (b Border, ok bool) {
 	return Border{}, false
 }
 
-// whyNotAttachable returns what a port would have to be for a device to attach there, or an empty
-// string if a device can.
+// whyNotAttachable returns a text that says which kind of port is needed, for example "an edge port",
+// if devices cannot attach at the port. It returns an empty string if they can.
 func (s *core) whyNotAttachable(at network.PortRef) string {
 	_, border := s.borderAt(at)
 	switch top := s.net.Topology(); {

@@ -17,7 +17,7 @@ import (
 // links with the stored ones, to know when it has seen all of them.
 const keyLinks = Name + "/links"
 
-// linkEnds are the two ends of a link.
+// linkEnds holds the two ends of a link.
 type linkEnds struct{ From, To network.PortRef }
 
 // knownLinks holds the stored links of the network. Its methods must not be called concurrently.

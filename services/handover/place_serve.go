@@ -32,7 +32,7 @@ type operation struct {
 	keepOld bool
 	// linger is how long rules to the old place stay for packets in flight there.
 	linger time.Duration
-	// final are the rules by which the device will later be served at its new place alone.
+	// final holds the rules by which the device will later be served at its new place alone.
 	final []network.Rule
 }
 

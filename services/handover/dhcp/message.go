@@ -83,7 +83,7 @@ func overload(m *dhcpv4.DHCPv4, payload []byte) error {
 	return nil
 }
 
-// check returns why the message is not a request that this server can answer, or nil.
+// check returns an error if the message is not a request that this server can answer.
 func check(m *dhcpv4.DHCPv4) error {
 	switch {
 	case m.OpCode != dhcpv4.OpcodeBootRequest:

@@ -52,7 +52,7 @@ func (s *common) put(ctx context.Context, r *Record) {
 	}
 }
 
-// errUnchanged ends a change without storing the record.
+// errUnchanged is returned by a function that change calls, so that the record is not stored.
 var errUnchanged = errors.New("unchanged")
 
 // change runs f on the device's record, under its lock. It uses a deadline of its own, so that a

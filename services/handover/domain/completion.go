@@ -46,7 +46,7 @@ func orNil(r *Refusal) error {
 	return r
 }
 
-// check returns what is wrong with the message itself, or nil.
+// check returns an error if the message is not valid by itself.
 func (c *Complete) check() error {
 	if !nameForm.MatchString(c.Host) {
 		return fmt.Errorf("host %.80q: the name of a domain", c.Host)

@@ -31,7 +31,7 @@ type Known struct {
 	Overlap time.Duration
 }
 
-// Place is where a device is attached, or wants to be.
+// Place is a place where a device is attached or wants to attach.
 type Place struct {
 	// At is the edge port, and MAC the source of the frames that come in there.
 	At  network.PortRef `json:"at,omitzero"`

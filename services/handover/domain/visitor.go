@@ -121,7 +121,7 @@ type Evidence struct {
 	Message []byte       `json:"message" minLength:"1" format:"byte" maxLength:"2048" doc:"The DHCP message, base64"`
 }
 
-// check returns what is wrong with the heading, or nil.
+// check returns an error if the heading is not valid.
 func (h Heading) check() error {
 	if h.At != nil && (h.At.Switch == 0 || h.At.Port == 0) {
 		return fmt.Errorf("heading: port %v: a switch and one of its ports", h.At)
@@ -135,7 +135,7 @@ func (h Heading) check() error {
 	return nil
 }
 
-// check returns what is wrong with the evidence, or nil.
+// check returns an error if the evidence is not valid.
 func (e *Evidence) check() error {
 	if e != nil && (len(e.Message) == 0 || len(e.Message) > maxEvidence) {
 		return fmt.Errorf("evidence of %d bytes: 1 to %d", len(e.Message), maxEvidence)

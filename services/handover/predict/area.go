@@ -45,7 +45,7 @@ func (a Area) Contains(p Point) bool {
 	return inside
 }
 
-// check returns what is wrong with the area, or nil.
+// check returns an error if the area is not valid.
 func (a Area) check() error {
 	if len(a.Polygon) == 0 {
 		if !(a.Radius > 0) || a.Radius > maxMetres {
@@ -59,7 +59,7 @@ func (a Area) check() error {
 	return a.checkPolygon()
 }
 
-// checkPoint returns what is wrong with a point, or nil.
+// checkPoint returns an error if a point is not valid.
 func checkPoint(p Point) error {
 	if !p.finite() || math.Abs(p.X) > maxMetres || math.Abs(p.Y) > maxMetres {
 		return fmt.Errorf("point (%v, %v): finite, at most %v metres from the origin", p.X, p.Y, maxMetres)
@@ -67,7 +67,7 @@ func checkPoint(p Point) error {
 	return nil
 }
 
-// checkPolygon returns what is wrong with the polygon, or nil.
+// checkPolygon returns an error if the polygon is not valid.
 func (a Area) checkPolygon() error {
 	n := len(a.Polygon)
 	if n < 3 || n > maxVertices {

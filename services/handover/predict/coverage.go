@@ -42,7 +42,7 @@ func NewCoverage(cells []Cell) (*Coverage, error) {
 	return c, nil
 }
 
-// check returns what is wrong with the cell, or nil.
+// check returns an error if the cell is not valid.
 func (c Cell) check() error {
 	if c.Place.IsZero() {
 		return errors.New("no place: name the switch and the port")

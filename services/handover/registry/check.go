@@ -42,7 +42,7 @@ var (
 
 const nameWant = "1 to 64 letters, digits and any of . _ : @ -, a letter or digit first"
 
-// faults returns what is wrong with the class by itself.
+// faults returns the faults of the class alone, without conflicts with others.
 func (c Class) faults() kit.Faults {
 	var f kit.Faults
 	f.Check(namePattern.MatchString(c.Name), "name", c.Name, nameWant)
@@ -65,7 +65,7 @@ func checkPorts(f *kit.Faults, ports []network.PortRef) {
 	}
 }
 
-// faults returns what is wrong with the pool by itself.
+// faults returns the faults of the pool alone, without conflicts with others.
 func (p Pool) faults() kit.Faults {
 	var f kit.Faults
 	f.Check(namePattern.MatchString(p.Name), "name", p.Name, nameWant)
@@ -132,7 +132,7 @@ func (p Pool) withDefaults() Pool {
 	return p
 }
 
-// faults returns what is wrong with the device by itself.
+// faults returns the faults of the device alone, without conflicts with others.
 func (d Device) faults() kit.Faults {
 	var f kit.Faults
 	f.Check(namePattern.MatchString(d.ID), "name", d.ID, nameWant)

@@ -102,7 +102,7 @@ func (r *Registry) register(ctx context.Context, d Device) error {
 }
 
 // reserveDevice checks the device against what is registered, and claims its MACs and its address.
-// It returns what has to be written.
+// It returns the store operations that register the device.
 func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([]store.Op, error) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
@@ -172,7 +172,7 @@ func (b *book) checkMACs(f *kit.Faults, d Device, displaced []*record) {
 	}
 }
 
-// checkPool adds what is wrong with the pool of a device.
+// checkPool adds the faults of a device's pool.
 func (b *book) checkPool(f *kit.Faults, d Device) {
 	if d.Pool == "" {
 		f.Check(d.Home != "", "pool", d.Pool, "one of the pools: %s", names(b.pools))
@@ -188,7 +188,7 @@ func (b *book) checkPool(f *kit.Faults, d Device) {
 	}
 }
 
-// checkIP adds what is wrong with the address that a device is bound to.
+// checkIP adds the faults of the address that a device is bound to.
 func (b *book) checkIP(f *kit.Faults, d Device) {
 	if p := b.ours(d.IP); p != nil && d.Home != "" {
 		f.Add("ip", d.IP, "an address of %q: %v is our own, of pool %q", d.Home, p.Prefix, p.Name)

@@ -150,9 +150,9 @@ type Lease struct {
 	// MAC is the hardware address by which the client asked.
 	MAC        openflow.MAC `json:"mac,omitzero"`
 	Attachment *Attachment  `json:"attachment,omitempty"`
-	// Left is the place that the device left for Attachment, with another interface. Until the
-	// device has asked at Attachment again, only the device knows whether it has received the
-	// answer.
+	// Left is the device's previous place, if it moved from there to Attachment with another
+	// interface. Until the device has asked at Attachment again, only the device knows whether it
+	// has received the answer.
 	Left *Attachment `json:"left,omitempty"`
 	// Signed is the time in the newest granted signed request. No request that is as old or older
 	// is accepted again, also after a restart.

@@ -47,8 +47,9 @@ type Want struct {
 	// Egress is the border by which packets from the device leave. If it is nil the nearest uplink
 	// is used or, if none is reachable, the nearest neighbour.
 	Egress *network.PortRef
-	// Places are where the device is. A second place makes the plan a bicast: the first is served
-	// as if it were alone, and a copy of every packet goes to the second.
+	// Places are the places where the device is served, one or two. A second place makes the plan a
+	// bicast: the first place is served as if it were alone, and a copy of every packet goes to the
+	// second.
 	Places []Place
 }
 

@@ -40,7 +40,7 @@ func (c Config) Check() error {
 // c.
 func (c Config) CheckInterface(i Interface) error { return i.check(c) }
 
-// check returns what is wrong with the interface, or nil.
+// check returns an error if the interface is not valid.
 func (i Interface) check(c Config) error {
 	if err := checkName(i.Name); err != nil {
 		return fmt.Errorf("interface: %w", err)

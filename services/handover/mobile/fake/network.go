@@ -39,7 +39,7 @@ func (n *Network) Gateway() (netip.Addr, openflow.MAC) {
 	return n.address.Masked().Addr().Next(), gatewayMAC
 }
 
-// SetAddress gives the device another address.
+// SetAddress makes the network give another address to the device.
 func (n *Network) SetAddress(address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -27,7 +27,7 @@ var (
 	limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 )
 
-// addresses are the addresses of a frame.
+// addresses holds the Ethernet and IP addresses of a frame.
 type addresses struct {
 	dst, src openflow.MAC
 	to, from netip.Addr

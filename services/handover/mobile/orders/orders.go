@@ -128,7 +128,7 @@ func (s *Source) Follow(ctx context.Context, connected func(), f func(mobile.Ord
 	}
 }
 
-// cause returns why ctx has ended, or err if it has not.
+// cause returns the cause of the end of ctx, or err if ctx has not ended.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
