@@ -219,8 +219,8 @@ type violation struct {
 	// event is the prefix of the kinds of events. The event with the suffix .started is published
 	// once for a port, and the one with .ended when the port has been quiet for long enough.
 	event string
-	// begins and ends are the log messages for these two events. does is the status' text for what a
-	// host does; the source address follows it.
+	// begins and ends are the log messages for these two events. does is the text by which the status
+	// describes the violation; the source address follows it.
 	begins, ends, does string
 	// rules returns the rules that drop such packets from a port for silenceTime.
 	rules func(*view, network.PortRef) []network.Rule
@@ -406,8 +406,9 @@ func fromServers(more ...openflow.OXM) openflow.Match {
 		openflow.UDPSrc(dhcpServerPort), openflow.UDPDst(dhcpClientPort))...)
 }
 
-// isServerMessage reports whether fromServers matches a packet, or would match it if it were not a
-// first fragment. fromServers matches no fragments. Without the first fragment the others are useless.
+// isServerMessage reports whether a packet is a DHCP message from a server to a client, or the first
+// fragment of one. The match of fromServers leaves out fragments. Without the first fragment the others
+// are useless.
 func isServerMessage(h *packet.Headers) bool {
 	return h.Has(packet.IPv4|packet.UDP) && h.SrcPort == dhcpServerPort && h.DstPort == dhcpClientPort
 }

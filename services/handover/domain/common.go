@@ -71,7 +71,8 @@ func (s *common) change(ctx context.Context, id string, f func(context.Context, 
 	}
 }
 
-// withForNeighbour is records.with for a neighbour's request.
+// withForNeighbour calls records.with for a neighbour's request. f refuses the request or returns nil.
+// An error that is no refusal becomes one with CodeBusy.
 func (s *common) withForNeighbour(ctx context.Context, id string, f func(*Record) *Refusal) error {
 	err := s.records.with(ctx, id, func(r *Record) error { return orNil(f(r)) })
 	if err != nil && codeOf(err) == "" {

@@ -183,9 +183,9 @@ func (s *Selector) compare(now Now, current *Candidate, candidates []Candidate) 
 	return Choice{Use: best.Name, Why: why}
 }
 
-// anyOf returns the best of the usable interfaces. If there is none, it returns the best of those
-// beyond the bounds, and then of those that are barred and a last resort: a weak interface is
-// better than none.
+// anyOf returns the best of the usable interfaces. If there is none, it returns the best of those with a
+// link that are not barred, and otherwise the best of the barred ones with LastResort: a weak interface
+// is better than none.
 func (s *Selector) anyOf(candidates []Candidate) *Candidate {
 	for _, usable := range []bool{true, false} {
 		if best := s.best(candidates, "", usable); best != nil {
@@ -202,7 +202,8 @@ func (s *Selector) anyOf(candidates []Candidate) *Candidate {
 	return s.best(barred, "", false)
 }
 
-// best returns the best of the usable interfaces, or of all that have a link.
+// best returns the best interface that has a link, is not barred, and is not named except; nil if there
+// is none. If usable is set, the interface must also be usable.
 func (s *Selector) best(candidates []Candidate, except string, usable bool) *Candidate {
 	var best *Candidate
 	for i := range candidates {
