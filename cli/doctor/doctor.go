@@ -14,7 +14,7 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// The levels.
+// These are the levels of findings.
 const (
 	OK   Level = "ok"   // as it should be
 	Info Level = "info" // different, and fine

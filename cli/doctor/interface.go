@@ -64,8 +64,8 @@ const (
 	// fewQueued is the queue length in packets below which the queue of a hardware interface is
 	// too short for a burst.
 	fewQueued = 100
-	// manyDropped is the rate of lost packets that is too high: one of this number. fewDropped is
-	// a number of losses that is usual while an interface comes up.
+	// If one packet is lost for every manyDropped that are sent, or more, the loss is too high.
+	// fewDropped is a number of losses that is usual while an interface comes up.
 	manyDropped = 1000
 	fewDropped  = 10
 )

@@ -46,7 +46,7 @@ type Switch struct {
 	Malformed         uint64 `json:"malformed" doc:"Messages from the switch that could not be decoded"`
 }
 
-// Deviation counts what was not as declared on a switch, of one owner and kind.
+// Deviation counts the objects of one owner and one kind that were not as declared on a switch.
 type Deviation struct {
 	Owner   string `json:"owner" doc:"Owner: a service, or a part of the core. Empty for rules with a cookie of Sluice whose owner this controller does not have"`
 	Object  string `json:"object" enum:"rule,group,meter" doc:"Kind of the things counted"`

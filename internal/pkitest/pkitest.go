@@ -1,4 +1,4 @@
-// Package pkitest makes certificates for tests that package pki does not make.
+// Package pkitest makes certificates that tests need and that package pki does not make.
 package pkitest
 
 import (

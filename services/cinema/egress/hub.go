@@ -241,7 +241,8 @@ type source interface {
 	run(ctx context.Context, v *viewer)
 	// setPorts accepts datagrams from the given source ports only; 0 matches any port.
 	setPorts(ports []uint16)
-	// hasChannel reports whether a channel from a port is cached, so that no burst is needed.
+	// hasChannel reports whether datagrams of the channel with a source port are cached, so that
+	// no burst is needed.
 	hasChannel(port uint16, now time.Time) bool
 	// group returns the cached datagrams of a channel since its last key frame.
 	group(from netip.AddrPort, now time.Time) [][]byte

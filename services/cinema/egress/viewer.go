@@ -172,7 +172,8 @@ func (v *viewer) splice(from netip.AddrPort, raw []byte, now time.Time) {
 	v.send(v.splicer.Push(from, p, now))
 }
 
-// tick gives up packets that have not arrived in time.
+// tick does what is due at a time: it gives up packets that have not arrived, requests missing
+// packets of the picture again, and refreshes the picture of a player that has requested that.
 func (v *viewer) tick(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

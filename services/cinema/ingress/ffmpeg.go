@@ -26,7 +26,8 @@ const (
 	// stableTime is how long ffmpeg must have sent before the pauses start from minBackoff
 	// again.
 	stableTime = 10 * time.Second
-	// processTimeout is how long ffmpeg or its source may send nothing before it is ended.
+	// processTimeout bounds the time in which ffmpeg sends nothing or accepts no input, and the
+	// time in which a producer sends nothing. After that, the gateway ends ffmpeg or the stream.
 	processTimeout = 15 * time.Second
 	// finishTimeout is how long ffmpeg may take to send the rest of its input.
 	finishTimeout = 500 * time.Millisecond

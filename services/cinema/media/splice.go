@@ -182,8 +182,8 @@ func (s *Splicer) Tick(now time.Time) []Out {
 }
 
 // Repeat puts packets of pictures into the stream again, from a key frame on, for a player that has
-// lost some of them. The packets are from the channel in the stream, in order. Repeat omits packets
-// that have not been in the stream yet.
+// lost some of them. The packets belong to the channel that is in the stream, and are in order. Repeat
+// omits packets that have not been in the stream yet.
 func (s *Splicer) Repeat(packets []Packet, now time.Time) []Out {
 	s.out = s.out[:0]
 	if s.current == nil || !s.current.video.open {
