@@ -77,7 +77,7 @@ func (f *ffmpegSource) probe(ctx context.Context) sourceProperties {
 }
 
 // properties returns how the examined source is to be played: which media it has, and whether its video
-// can be copied because it is in the house format and within the bit rate.
+// can be copied because it is in the house format (package media) and within the bit rate.
 func (p *probeResult) properties(bitRate float64) sourceProperties {
 	if len(p.Streams) == 0 {
 		return sourceProperties{}

@@ -197,8 +197,8 @@ func (s *session) track(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 }
 
 // forward feeds a track's packets to the channel until the connection ends. It sets the payload type of
-// the house format, and removes padding, extensions and contributing sources, which have a meaning only
-// on the producer's connection.
+// the house format (package media), and removes padding, extensions and contributing sources, which
+// have a meaning only on the producer's connection.
 func (s *session) forward(t *webrtc.TrackRemote, kind uint8) {
 	buf := make([]byte, media.MaxDatagram)
 	for {

@@ -149,7 +149,7 @@ func parseWaiting(u *url.URL) (*waitingPlace, error) {
 type sourceProperties struct {
 	silent bool // it has no sound
 	blind  bool // it has no picture
-	copied bool // its video is in the house format and can be copied
+	copied bool // its video is in the house format (package media) and can be copied
 	// piped is ffmpeg's name of the format in which the gateway writes the source to ffmpeg's
 	// standard input; empty if ffmpeg reads the source itself.
 	piped string

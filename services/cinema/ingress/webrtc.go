@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
-// SDP parameters of the house format.
+// SDP parameters of the house format (package media).
 const (
 	houseVideo = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"
 	houseAudio = "minptime=10;useinbandfec=1"
