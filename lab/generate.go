@@ -19,7 +19,7 @@ func Line(name string, n int, link delayline.Params) Topology {
 	return t
 }
 
-// Ring returns a Line of at least three switches whose ends are joined as well.
+// Ring returns a Line whose ends are joined as well if it has at least three switches.
 func Ring(name string, n int, link delayline.Params) Topology {
 	t := Line(name, n, link)
 	if n > 2 {

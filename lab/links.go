@@ -82,7 +82,7 @@ func (l *Lab) configureWire(w wire) error {
 	return nil
 }
 
-// cableEnd returns the end of a veth pair that is set down to plug the cable out, which takes the
+// cableEnd returns the end of a veth pair that is set down to unplug the cable, which takes the
 // carrier from the other end as well. It prefers a switch's end, because a host would lose its
 // routes.
 func (w wire) cableEnd() iface {
@@ -166,7 +166,7 @@ func setLoopbackUp() error {
 	return netlink.LinkSetUp(lo)
 }
 
-// These are ethtool commands of the kernel's SIOCETHTOOL interface.
+// This is an ethtool command of the kernel's SIOCETHTOOL interface.
 const (
 	ethtoolSetTxCsum = 0x17
 )

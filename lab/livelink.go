@@ -87,7 +87,7 @@ func (k *LiveLink) setNetem(aToB, bToA *delayline.Params) error {
 	return shapeWithNetem(w)
 }
 
-// SetUp plugs the link's cable in or out. Both ends lose or get their carrier; addresses and routes
+// SetUp plugs in or unplugs the link's cable. Both ends lose or get their carrier; addresses and routes
 // stay.
 func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
 	if k.inDelayLine() {
@@ -135,7 +135,7 @@ func setInterfaceUp(name string, up bool) error {
 	return netlink.LinkSetDown(link)
 }
 
-// SetLink plugs a link's cable in or out.
+// SetLink plugs in or unplugs a link's cable.
 func (l *Lab) SetLink(ctx context.Context, link string, up bool) error {
 	if _, err := l.wire(link); err != nil {
 		return err

@@ -14,8 +14,9 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Load reads a topology file. The error, a strictyaml.Problems, reports all problems of the file at
-// once, with their lines.
+// Load reads a topology file. If values cannot be decoded, the error is a strictyaml.Problems that
+// reports all of them at once, with their lines. If only the topology is not valid, the error
+// reports the first problem.
 func Load(file string) (Topology, error) {
 	b, err := strictyaml.ReadFile(file)
 	if err != nil {

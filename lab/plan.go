@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// These are the prefix and the mask of every lab's control network.
+// These are the prefix and the base address of every lab's control network.
 var (
 	controlPrefix = netip.MustParsePrefix("198.18.0.0/16")
 	controlBase   = netip.MustParseAddr("198.18.0.0")

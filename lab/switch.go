@@ -248,8 +248,8 @@ func (s *LiveSwitch) Cached(ctx context.Context, texts ...string) (found []strin
 	return found, err
 }
 
-// Stop ends the switch's daemon, as a crash or a power cut would: it forwards nothing and its flow
-// table is lost. Its configuration stays.
+// Stop ends the switch's daemon: the switch then forwards nothing, and its flow table is lost. Its
+// configuration stays.
 func (s *LiveSwitch) Stop(ctx context.Context) error {
 	pid, err := s.PID()
 	if err != nil {

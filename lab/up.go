@@ -116,8 +116,9 @@ func (l *Lab) claim(o Options) (release func(), err error) {
 	return release, nil
 }
 
-// longestSocket is the longest name of a socket under a lab's directory, and maxSocketPath the
-// length that the kernel accepts.
+// longestSocket is the longest path of a file below a lab's directory, without the switch's name;
+// no path of a socket is longer. maxSocketPath is the longest path of a socket that the kernel
+// accepts.
 const (
 	longestSocket = "/ovs/" + "ovs-vswitchd.pid.tmp"
 	maxSocketPath = 107

@@ -67,7 +67,8 @@ func (m Match) Fields() iter.Seq[OXM] {
 // to, and must not leave the package.
 func (m Match) oxms() OXMs { return unsafe.Slice(unsafe.StringData(m.wire), len(m.wire)) }
 
-// With returns m with more fields. A field that m names already is replaced.
+// With returns m with more fields. A field that m names already is replaced. Fields of m that this
+// package does not know are left out.
 func (m Match) With(oxms ...OXM) (Match, error) {
 	all := slices.Clone(oxms)
 	for o := range m.Fields() {
@@ -82,7 +83,7 @@ func (m Match) With(oxms ...OXM) (Match, error) {
 func (m Match) IsZero() bool { return m.wire == "" }
 
 // Covers reports whether m matches every packet that o matches. It decides which entries a
-// non-strict deletion selects.
+// non-strict deletion selects. It ignores fields that this package does not know.
 func (m Match) Covers(o Match) bool {
 	for want := range m.Fields() {
 		have, ok := o.Get(want.Field)
@@ -98,7 +99,7 @@ func (m Match) Covers(o Match) bool {
 }
 
 // Overlaps reports whether a packet may exist that both match: the fields that both have do not
-// contradict each other.
+// contradict each other. It ignores fields that this package does not know.
 func (m Match) Overlaps(o Match) bool {
 	for a := range m.Fields() {
 		b, ok := o.Get(a.Field)
