@@ -78,8 +78,8 @@ func newAudience(s *core, v *viewers, e *egressRegistry, c *Channel, root agents
 	return a
 }
 
-// locateEgress returns the place and data address of an egress gateway, or an error if it
-// cannot get a channel that enters the network at root.
+// locateEgress returns the place of an egress gateway in the network and its data address, or an
+// error if the gateway cannot get a channel that enters the network at root.
 func (c *core) locateEgress(e *egressRegistry, gateway string, root agents.Place) (agents.Place, netip.Addr, error) {
 	g := e.Get(gateway)
 	if g == nil {

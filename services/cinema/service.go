@@ -75,7 +75,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	if e.Kind == network.SwitchUp {
 		s.trees.retryMeters(e.Switch)
 	}
-	switch e.Kind { // the registries report changed places of gateways
+	switch e.Kind { // the registries report gateways whose place in the network has changed
 	case network.LinkDown:
 		s.trees.linksChanged()
 		s.repairChannels(e.Link.From)

@@ -49,6 +49,6 @@
 // The gateway requests channels for its viewers from the controller ([Controller]). If the
 // controller is away, viewers keep their channels.
 //
-// What viewers can cause is bounded, for each client's address and in all. Start reading at [Run],
+// What viewers can cause is bounded, for each client's address and in total. Start reading at [Run],
 // then at viewer in viewer.go.
 package egress

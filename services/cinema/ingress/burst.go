@@ -15,7 +15,7 @@ const (
 	// minBurstRate or above maxBurstRate, in bit/s.
 	burstTime                  = 25 * time.Millisecond
 	minBurstRate, maxBurstRate = 20e6, 200e6
-	// maxChannelBursts and maxBursts bound the bursts in progress, of one channel and in all.
+	// maxChannelBursts and maxBursts bound the bursts in progress, of one channel and in total.
 	maxChannelBursts, maxBursts = 32, 128
 	// maxKeyFrameAge is how old the last key frame may be before a burst requests another one.
 	maxKeyFrameAge = time.Second

@@ -17,7 +17,7 @@
 // channel's rate, cached with its group of pictures, and sent.
 //
 // Producers are assumed to be hostile. Connections, sessions, wrong passwords, bodies and
-// everything that is kept are bounded, for each source address and in all.
+// everything that is kept are bounded, for each source address and in total.
 //
 // Start reading at Gateway in gateway.go, then at channel in channel.go.
 package ingress

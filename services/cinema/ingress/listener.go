@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
-// Bounds of the public listener's connections, in all and from one source. A source is an address or,
+// Bounds of the public listener's connections, in total and from one source. A source is an address or,
 // for IPv6, a prefix (clientaddr.Source).
 const (
 	maxConns       = 512
 	maxSourceConns = 32
 )
 
-// connLimiter counts connections by source and in all.
+// connLimiter counts connections by source and in total.
 type connLimiter struct {
 	most, mostPerSource int
 

@@ -18,7 +18,7 @@ const (
 	// the time in which the client reads the answers.
 	handshakeTimeout = 10 * time.Second
 	// maxClients and maxSourceClients bound the clients that are connected to a receiver at the
-	// same time, in all and from one client's address. Only one of them publishes.
+	// same time, in total and from one client's address. Only one of them publishes.
 	maxClients, maxSourceClients = 64, 8
 )
 
@@ -65,7 +65,7 @@ func (r *receiver) close() {
 }
 
 // checkKey returns an error unless the key of a client from an address is the one that the channel's
-// source wants. As with passwords, wrong keys are bounded for each client's address and in all.
+// source wants. As with passwords, wrong keys are bounded for each client's address and in total.
 func (r *receiver) checkKey(from netip.Addr, key string) error {
 	if r.place.key == "" {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// medium is what a unit of a stream carries.
+// medium says whether a unit of a stream contains picture, sound or neither.
 type medium int
 
 const (

@@ -17,7 +17,7 @@ const (
 	stampMask = 1<<33 - 1
 )
 
-// Kind is what a packet carries.
+// Kind says what a packet contains.
 type Kind uint8
 
 // Kinds of packets.
