@@ -100,7 +100,8 @@ func (s *apiHandlers) postMove(ctx context.Context, in *moveInput) (*kit.Body[Or
 }
 
 // nextMAC returns the MAC address of the interface that a device is told to use. It is the current
-// interface if at names a port, and otherwise the next one in the device's list.
+// interface if at names a port, and otherwise the next one in the device's list. A device without a
+// place is told to use its first one.
 func (s *apiHandlers) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
 	l, _ := s.registry.Lease(d.ID)
 	if l.Attachment == nil || l.Attachment.MAC.IsZero() {

@@ -171,7 +171,7 @@ func (s *packetHandler) recordExchange(d *dhcp.Decision, in incoming) {
 	}
 }
 
-// unserved reports whether the device has no rules, or rules along a path that no longer exists.
+// unserved reports whether the device needs new rules, as placement.needsRules says.
 func (s *packetHandler) unserved(id string) bool { return s.placement.needsRules(id, s.net.Topology()) }
 
 // handleLeft removes the rules of a device that has left.

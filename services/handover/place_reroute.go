@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/services/handover/route"
 )
 
-// needsRules reports whether the device has no declared rules, or rules along a path that no
-// longer exists.
+// needsRules reports whether the device has no declared rules, has rules along a path that no longer
+// exists, or has an error from an earlier attempt to serve it.
 func (s *placement) needsRules(id string, top *network.Topology) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -103,9 +103,9 @@ func (s *Service) Restore(ctx context.Context) error {
 	return nil
 }
 
-// dropUnknownNeighbours removes from a record all references to neighbours that are no longer
-// configured. If such a neighbour is upstream or downstream, the device is removed, because its packets
-// have no path any more.
+// dropUnknownNeighbours removes from a record the messages and the move for neighbours that are no
+// longer configured. If such a neighbour is upstream or downstream, the device is removed, because its
+// packets have no path any more.
 func (s *Service) dropUnknownNeighbours(ctx context.Context, r *Record) {
 	for _, name := range []string{r.Upstream, r.Downstream} {
 		if name != "" && s.neighbours[name] == nil {

@@ -66,7 +66,7 @@ func (c Config) owns(change device.Change) bool {
 }
 
 // Restore undoes the changes that a killed daemon has made to the device, and removes what its datapath
-// has created. It returns the number of undone changes.
+// has created. restored is the number of changes to undo, plus one if a datapath was left.
 func Restore(ctx context.Context, cfg Config) (restored int, err error) {
 	cfg = cfg.withDefaults()
 	journal, err := device.OpenJournal(cfg.StateDir)

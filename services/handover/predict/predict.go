@@ -164,8 +164,9 @@ type candidate struct {
 
 // next chooses the cell for the time when the device leaves the present one. A cell that covers the
 // device at that time is better than one after a gap. Of the cells that cover the device, the one where
-// it stays longest is best; of the others, the one that it reaches first. next keeps the cell predicted
-// before unless another is better by the hysteresis.
+// it stays longest is best; of the others, the one that it reaches first. If the best cell and the cell
+// predicted before both cover the device, or both do not, next keeps the one predicted before unless
+// the best is better by more than the hysteresis.
 func (w trajectory) next(cells []Cell, current, before network.PortRef, hysteresis float64) (candidate, bool) {
 	leave := w.leaveTime(cells, current)
 	if leave > w.horizon {

@@ -14,8 +14,8 @@ import (
 )
 
 // planDevice checks a device that is to be declared, and reserves its address while the declaration is
-// being written. It refuses a MAC or an address that another device has, unless that device was
-// learned and has no lease now.
+// being written. It refuses a MAC or an address that another device has. Only a learned device without
+// a lease gives its MACs up.
 func (r *Registry) planDevice(d Device) error {
 	f := d.faults()
 	f.Check(d.Home == "", "home", d.Home, "nothing: visitors are announced by their own domain")

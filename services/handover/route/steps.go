@@ -33,8 +33,8 @@ func Steps(old, now Plan) []Step {
 	return append(out, change(&old, &now)...)
 }
 
-// change returns the steps from one plan to another. If there is no safe order, the first step leads
-// to a plan that has the rules of both.
+// change returns the steps from one plan to another. If there is no safe order for a single step, but
+// one by way of a plan that has the rules of both, it returns two steps.
 func change(old, now *Plan) []Step {
 	direct, safe := waves(old, now, true)
 	if safe {

@@ -90,7 +90,7 @@ func removeAddresses(link netlink.Link, which func(netip.Prefix) bool) error {
 func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
 	wanted, mtu := map[netip.Prefix]bool{}, l.MTU
 	if mtu >= link.Attrs().MTU {
-		mtu = 0 // leave the interface's own MTU in force, which is smaller: larger packets would be lost
+		mtu = 0 // leave the interface's own MTU in force, which is not larger: larger packets would be lost
 	}
 	for _, r := range routesFor(l) {
 		route := &netlink.Route{
