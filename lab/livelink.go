@@ -87,8 +87,8 @@ func (k *LiveLink) setNetem(aToB, bToA *delayline.Params) error {
 	return shapeWithNetem(w)
 }
 
-// SetUp plugs in or unplugs the link's cable. Both ends lose or get their carrier; addresses and routes
-// stay.
+// SetUp plugs in or unplugs the link's cable. Both ends lose or get their carrier; addresses and
+// routes stay.
 func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
 	if k.inDelayLine() {
 		if err := k.lab.delayLine().SetUp(ctx, k.name, up); err != nil {
