@@ -52,8 +52,8 @@ var programs = sync.OnceValues(func() (string, error) {
 	return dir, build(root, dir)
 })
 
-// build compiles the programs into a folder, which concurrent test processes share. A lock prevents
-// that two of them build at once. Each program is replaced by a rename, so that running programs are
+// build compiles the programs into a folder, which concurrent test processes share. A lock keeps two
+// of them from building at once. Each program is replaced by a rename, so that running programs are
 // not changed.
 func build(root, dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

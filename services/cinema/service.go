@@ -111,7 +111,8 @@ func (s *Service) awaitNetwork(ctx context.Context) {
 	close(s.ready)
 }
 
-// missing returns what is not known yet of the state before the restart, or "".
+// missing says what the service does not know yet of the state before the controller's restart. It
+// returns "" if nothing is missing.
 func (s *Service) missing() string {
 	for _, a := range s.sources.registry.List() {
 		if !s.sources.hasReported(a.Name) {
@@ -188,7 +189,7 @@ func fromParts(p kit.Parts) (kit.Service, error) {
 	return s, nil
 }
 
-// Reload implements kit.Reloader: channels take effect without a restart.
+// Reload implements kit.Reloader: changed channels take effect without a restart.
 func (s *Service) Reload(_ context.Context, next config.Section) (take func(context.Context) error, err error) {
 	return s.Channels.Collection.Reload(next.(*Section).ParsedChannels())
 }

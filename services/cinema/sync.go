@@ -63,7 +63,8 @@ func (s *sources) endSync(a *ingressGateway) {
 	delete(s.syncing, a.Name)
 }
 
-// sync sends the requests that bring one ingress gateway in step.
+// sync requests one ingress gateway to drop channels, at most maxDrops of them, and to take the
+// channels that it lacks or has with another specification.
 func (s *sources) sync(ctx context.Context, a *ingressGateway) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()

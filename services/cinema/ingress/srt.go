@@ -420,8 +420,8 @@ func (c *srtClient) publish(stdout *os.File) error {
 	return c.s.r.publish(newProducer(c.from.String(), newTSStream(next, func() { c.cancel(nil) }), time.Now()))
 }
 
-// inductionOf returns the first packet of a client's handshake. It makes it from the client's second
-// one, request.
+// inductionOf returns the first packet of a client's handshake. It makes the packet from request, which
+// is the second packet that a client sends.
 func inductionOf(request []byte) []byte {
 	b := slices.Clone(request[:srtExtensions])
 	binary.BigEndian.PutUint32(b[srtVersion:], 4)
