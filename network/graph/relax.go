@@ -5,7 +5,8 @@ package graph
 // its sum, times a multiplier, added to the cost. larac begins with a cheap path that is too long
 // and a path within the bound that is too expensive. The multiplier with which both cost the same
 // gives the next path, which replaces one of the two, until no path is better than both. The
-// relaxed cost of the last path is a lower bound on the cost of a path that meets the bound.
+// cost of the last path with the multiplier, less the bound times the multiplier, is a lower bound
+// on the cost of a path that meets the bound.
 func (s *solver) larac(cheap Path) {
 	b := s.p.Bounds[0]
 	short := s.pathFrom(s.remaining[0], s.p.From)

@@ -134,8 +134,8 @@ func (d *Daemon) attach(i *iface) {
 	i.attached = true
 }
 
-// detach removes an interface from the datapath after the interface has vanished, or another has taken
-// its name.
+// detach removes an interface from the datapath after the interface has vanished, has got another MAC
+// address, or has been replaced by another interface of the same name.
 func (d *Daemon) detach(i *iface) {
 	i.attached = false
 	d.linkLost(i)

@@ -319,8 +319,8 @@ func (d *detector) pollInterval(now time.Time) time.Duration {
 	return pollIdle
 }
 
-// silentSince returns when the current row of unanswered probes began, if one of them should have
-// been answered by now; otherwise zero.
+// silentSince returns when the current row of unanswered probes began. It returns zero if at most one
+// probe is unanswered: its answer may still come in time.
 func (d *detector) silentSince() time.Time {
 	if d.row < 2 {
 		return time.Time{}
