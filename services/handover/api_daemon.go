@@ -89,8 +89,8 @@ func (s *daemons) postReport(_ context.Context, in *reportInput) (*kit.Nothing, 
 	return nil, nil
 }
 
-// identifyDevice checks the credentials of a device's daemon. They open the paths below the
-// device's own orders, and no others.
+// identifyDevice checks the credentials of a device's daemon, and returns the name of the caller for
+// the API. The credentials permit the paths of the device's own orders, and no others.
 func (s *daemons) identifyDevice(r *http.Request) (string, error) {
 	c, err := deviceauth.Parse(r.Header.Get("Authorization"))
 	if err != nil {

@@ -71,7 +71,8 @@ func (s *apiHandlers) deviceInfo(d registry.Device) DeviceInfo {
 	return i
 }
 
-// originOf returns where a device was declared or learned.
+// originOf returns how a device became known: by a neighbour, by learning, by the configuration or by
+// the API.
 func (s *apiHandlers) originOf(d registry.Device) string {
 	switch {
 	case d.Home != "":
