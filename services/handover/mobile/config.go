@@ -17,8 +17,6 @@ import (
 type Config struct {
 	// Device is the device's name in the network.
 	Device string
-	// Key is the device's key, with which it signs requests; empty for none.
-	Key []byte
 	// StateDir is the directory of the data that must survive the daemon: the lease, and the changes
 	// to the device that have to be undone.
 	StateDir string

@@ -66,7 +66,7 @@ func (c Config) owns(change device.Change) bool {
 }
 
 // Restore undoes the changes that a killed daemon has made to the device, and removes what its datapath
-// has created. restored is the number of changes to undo, plus one if a datapath was left.
+// has created. restored is the number of changes undone, plus one if a datapath was left.
 func Restore(ctx context.Context, cfg Config) (restored int, err error) {
 	cfg = cfg.withDefaults()
 	journal, err := device.OpenJournal(cfg.StateDir)
@@ -74,8 +74,9 @@ func Restore(ctx context.Context, cfg Config) (restored int, err error) {
 		return 0, fmt.Errorf("mobile: %w", err)
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	restored = journal.Len()
+	before := journal.Len()
 	err = journal.Undo(nil)
+	restored = before - journal.Len()
 	links, linkErr := device.Links(cfg.VNI)
 	if linkErr != nil || len(links) == 0 || !links[0].Present {
 		return restored, errors.Join(err, linkErr)
