@@ -45,7 +45,7 @@ commands plug the cable in and out, and move a host's cable to another switch.`,
 	fl.StringVar(&change.direction, "direction", "both", "direction of the link: both, a-b or b-a")
 	cmd.AddCommand(
 		f.plugCommand("up", "Plug a link's cable in", true),
-		f.plugCommand("down", "Plug a link's cable out", false),
+		f.plugCommand("down", "Unplug a link's cable", false),
 		f.moveCommand())
 	return cmd
 }

@@ -335,7 +335,7 @@ func (d *handoverDemo) report(results []roamResult) error {
 		return fmt.Errorf("%w: %s", ErrFailed, strings.Join(bad, "; "))
 	}
 	d.say(`
-The application never reconnected: one socket, one address, four moves between three access
+The application never reconnected: one socket, one address, five moves between three access
 points of two operators. Seamless sends every packet to both places while the device moves;
 saving sends nothing twice and is silent for as long as the switches are away from the
 controller. A single radio is away from its old access point before it is at the new one.
