@@ -78,7 +78,7 @@ type Host struct {
 	Agent bool `json:"agent,omitempty"`
 	// Router makes the host forward IP packets.
 	Router bool `json:"router,omitempty"`
-	// Dynamic hosts get no address from the lab: they get their own, as by DHCP.
+	// Dynamic hosts get no address from the lab. They obtain their own, for example by DHCP.
 	Dynamic bool `json:"dynamic,omitempty"`
 }
 

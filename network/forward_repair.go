@@ -223,7 +223,8 @@ func (w *forwarding) compare(s *Switch, found []ledger.Reported, watch *ledger.F
 // deletes.
 const maxForeignFlows = 4096
 
-// sendDelete queues the deletion of a rule that is not among the switch's flows.
+// sendDelete queues the deletion of a rule in the switch. The rule's flow is not in s.flows, or was
+// just removed from it.
 func (w *forwarding) sendDelete(s *Switch, f rule.Flow, c rule.Cookie) {
 	b := w.writer.AppendDelete(s.ch.out.lockControl(), s.ch.xid.Add(1), s.layout, c, f)
 	s.ch.out.unlockControl(b)

@@ -28,7 +28,8 @@ type reconnectKey struct {
 }
 
 const (
-	// stableAfter is the duration from which a session is not charged.
+	// stableAfter is the duration from which a session no longer counts as short. Only short
+	// sessions are charged.
 	stableAfter = 10 * time.Second
 	// A switch may have switchBurst short sessions at once, and one more in each switchInterval. All
 	// switches at one address together may have addressBurst, and one more in each addressInterval.

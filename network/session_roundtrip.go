@@ -19,8 +19,8 @@ type roundTrips struct {
 }
 
 const (
-	// roundTripsPerProbe is the number of round trips that each probe measures: a busy machine
-	// that delays one may let the next pass.
+	// roundTripsPerProbe is the number of round trips that each probe measures. It is more than one,
+	// because a busy machine that delays one of them need not delay the next.
 	roundTripsPerProbe = 3
 	// roundTripWindow is the number of round trips that are kept. It spans the same time as the
 	// flights of probes that discovery keeps.

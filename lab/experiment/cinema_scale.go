@@ -20,7 +20,7 @@ const (
 	// stream of 1 Mbit/s.
 	scalePayload   = 1200
 	scaleFrameBits = (scalePayload + 42) * 8
-	// drainLooks is the largest number of times that drain checks whether packets still arrive.
+	// drainLooks bounds how often drain checks whether packets still arrive.
 	drainLooks = 150
 	// viewerBitRate is the bit rate of a viewer in the dissertation, in bit/s.
 	viewerBitRate = 1e6

@@ -34,8 +34,8 @@ func (t modelTree) fromCore(pod, a, c int) int {
 func (t modelTree) send(host int) int    { return 4*t.tier() + 2*host }
 func (t modelTree) receive(host int) int { return t.send(host) + 1 }
 
-// hashed returns a random one of the shortest paths between two hosts, as a hash chooses that
-// spreads evenly at every switch.
+// hashed returns one of the shortest paths between two hosts at random, as if every switch chose
+// the next link by a hash that spreads flows evenly.
 func (t modelTree) hashed(rng *rand.Rand, from, to int) []int {
 	here, there := t.rack(from), t.rack(to)
 	a, c := rng.IntN(t.half), rng.IntN(t.half)

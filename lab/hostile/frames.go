@@ -83,7 +83,7 @@ func dhcpDiscover(b []byte, n uint64, _, _ Host) []byte {
 	})
 }
 
-// dhcpOffer appends an offer to the victim that makes this host its gateway.
+// dhcpOffer appends a frame that offers the victim a lease with this host as its gateway.
 func dhcpOffer(b []byte, _ uint64, self, victim Host) []byte {
 	m, err := dhcpv4.New(
 		dhcpv4.WithHwAddr(victim.MAC[:]), dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer), dhcpv4.WithYourIP(host(1).Addr.AsSlice()),

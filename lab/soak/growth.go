@@ -54,8 +54,8 @@ func newGrowth(ctx context.Context, f *fleet, rec *record) (*growth, error) {
 	return g, f.goroutines(ctx, g.before)
 }
 
-// goroutines counts the goroutines of each program, without those of idle connections of the other
-// agent.
+// goroutines counts the goroutines of each program. The count of an agent leaves out those that
+// serve idle connections from the other agent.
 func (f *fleet) goroutines(ctx context.Context, in map[string]float64) error {
 	idle := map[string]float64{}
 	err := f.eachProgram(ctx, func(name string, m testbed.Metrics) error {

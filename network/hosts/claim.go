@@ -138,8 +138,8 @@ type pendingClaims struct {
 	switches map[openflow.DatapathID]int
 }
 
-// AddressesToAsk returns the addresses, of all that a host has, for which the host is asked at its
-// old place: the newest ones.
+// AddressesToAsk returns those of a host's addresses for which the host is asked at its old place:
+// the newest ones.
 func AddressesToAsk(all []netip.Addr) []netip.Addr { return all[max(0, len(all)-maxAsked):] }
 
 // needsConfirmation reports whether a claim about a host has to be confirmed: the host is known
@@ -311,9 +311,10 @@ func (e *entry) keepQuiet(subject netip.Addr, now time.Time, d time.Duration) {
 	e.quietUntil[subject] = now.Add(d)
 }
 
-// CheckClaims accepts the claims whose time to answer has passed. It also returns the hosts that
-// can be asked now, as changes, and the claims whose question is to be repeated because it may
-// have been lost. left reports whether claims are still pending.
+// CheckClaims accepts the claims whose time to answer has passed. changes holds the changes that
+// result, and one of kind ClaimPending for each host that can be asked only now. again holds the
+// claims whose question is to be repeated because it may have been lost. left reports whether
+// claims are still pending.
 func (t *Table) CheckClaims(now time.Time) (changes []Change, again []*Claim, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

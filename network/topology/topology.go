@@ -138,7 +138,7 @@ func (t *Topology) KPaths(from, to PortRef, k int, m Metric) []Path {
 	return t.paths(t.g.KShortestPaths(a, b, k, t.weights(m)), from, to)
 }
 
-// DisjointPaths returns up to k paths with the smallest total cost that share no link.
+// DisjointPaths returns up to k paths that share no link, with the smallest total cost.
 func (t *Topology) DisjointPaths(from, to PortRef, k int, m Metric) []Path {
 	a, b, ok := t.ends(from, to)
 	if !ok {

@@ -122,7 +122,7 @@ func (s *pairs) steering(ss *session) (Steering, error) {
 	return st, nil
 }
 
-// routes returns up to n paths between two ports that share no link.
+// routes returns up to n paths between two ports. The paths share no link.
 func routes(top *topology.Topology, from, to network.PortRef, n int, m network.Metric) [][]network.Hop {
 	if n > 1 && from.Switch != to.Switch {
 		var out [][]network.Hop

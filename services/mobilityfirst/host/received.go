@@ -84,7 +84,8 @@ func (r *Received) sameOrAfter(other *Received) bool {
 	return r.session == other.session && r.delivery.number >= other.delivery.number
 }
 
-// undeliver returns the chunk to its sender.
+// undeliver discards a chunk that the application has not taken. A chunk from a storage node may
+// then be delivered again.
 func (r *Received) undeliver() {
 	if r.kept.Number > 0 {
 		r.host.custodyFlows.done(r.kept, false)

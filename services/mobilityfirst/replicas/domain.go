@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// DefaultK is the default of the number of domains that keep each name, as in the original
-	// release.
+	// DefaultK is the default number of domains that keep each name, as in the original release.
 	DefaultK = 5
 	// MaxDomains is the maximum number of domains.
 	MaxDomains = 1024

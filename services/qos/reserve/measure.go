@@ -16,8 +16,8 @@ import (
 // promises like the traffic of others.
 type Counter struct {
 	Switch openflow.DatapathID
-	// Meter is the number of a meter. Packets that it does not drop pass the links of all shares
-	// that name it, in the order of the shares.
+	// Meter is the number of a meter. The packets that it lets through pass the links of all shares
+	// of the promise that have this counter, in the order of Promise.Shares.
 	Meter uint32
 	// Queue is the number of a queue at Port.
 	Queue, Port uint32
@@ -31,9 +31,9 @@ type Counters interface {
 }
 
 const (
-	// fullAt is the part of a link's capacity, in percent, from which on the link counts as full,
-	// because more may be sent to it than its counters show. Frames take 1.6 % more of the wire
-	// than is counted. Meters limit their traffic to less than fullAt (package guard).
+	// fullAt is the percentage of a link's capacity from which the link counts as full. It is less
+	// than 100 because more may be sent to the link than its counters show: frames take 1.6 % more
+	// of the wire than is counted. Meters limit their traffic to less than fullAt (package guard).
 	fullAt = 98
 	// validFor is the number of windows for which a measurement stays valid after its own.
 	validFor = 3

@@ -8,7 +8,7 @@ import (
 // Admission is the decision of Ordered about an arriving chunk.
 type Admission int
 
-// The decisions.
+// The decisions about an arriving chunk.
 const (
 	Take    Admission = iota // receive it; its reception is now listed for its number
 	Replace                  // like Take, in place of an unfinished reception on another connection

@@ -59,8 +59,8 @@ const (
 // detector decides when to probe and when a path is dead. It has no clock and does no I/O.
 //
 // Two proofs are kept apart. A packet that comes in proves the direction towards the device. Only
-// the answer to a probe proves both directions, so only answers end a row of unanswered probes and
-// a death.
+// the answer to a probe proves both directions, so only an answer ends a row of unanswered probes
+// or revives a dead path.
 type detector struct {
 	interval time.Duration // between two probes when nothing requires one sooner
 	revival  time.Duration // longest interval on a dead path
