@@ -157,12 +157,15 @@ unit: ## unit tests of all packages, house rules, seeds of the fuzz targets, and
 	scripts/skips.sh out/unit/tests.json
 
 .PHONY: smoke
-smoke: ## a live test of each service on Open vSwitch (root)
+smoke: ## a live test of each service on Open vSwitch (root); one that fails runs once more
 	@if [ "$$(id -u)" != 0 ]; then echo 'NOT TESTED: the smoke of each service, because it needs root'; exit $(LEFTOUT); fi
 	scripts/deps.sh go demo smoke
 	$(MAKE) --no-print-directory programs
 	mkdir -p out/smoke
-	SLUICE_BIN=$(PROGRAMS) go run $(GOTESTSUM) --format testname --jsonfile out/smoke/tests.json -- -count=1 -vet=off -p 1 -timeout 15m -run '^TestSmoke' $(SMOKE)
+	rm -f out/smoke/rerun
+	SLUICE_BIN=$(PROGRAMS) go run $(GOTESTSUM) --format testname --jsonfile out/smoke/tests.json --rerun-fails=1 --rerun-fails-run-root-test \
+		--rerun-fails-report=out/smoke/rerun --packages '$(SMOKE)' -- -count=1 -vet=off -p 1 -timeout 15m -run '^TestSmoke'
+	@if [ -s out/smoke/rerun ]; then sed 's/^/UNSTEADY: /' out/smoke/rerun; fi
 	scripts/skips.sh out/smoke/tests.json
 
 # The programs that live tests start, see internal/selfbuild.

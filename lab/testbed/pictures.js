@@ -82,7 +82,9 @@
       const first = there();
       if (!first) return { error: `no picture of the channel; the last ones are ${JSON.stringify(pictures.slice(-3))}` };
       while (performance.now() < first.at + 1000) await wait();
-      const around = pictures.filter((p) => p.at > pressed - 200 && p.at < first.at + 1000);
+      const near = pictures.filter((p) => p.at > pressed - 200 && p.at < first.at + 1000);
+      // What was shown before the old channel's first picture does not belong to the change.
+      const around = near.slice(Math.max(0, near.findIndex((p) => is(p, before))));
       let frozen = 0;
       for (let i = 1; i < around.length; i++) frozen = Math.max(frozen, around[i].at - around[i - 1].at);
       const wrong = around.filter((p) => !is(p, before) && !is(p, after)).length;
