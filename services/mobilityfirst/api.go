@@ -21,16 +21,6 @@ type NameInfo struct {
 	Places []PlaceInfo `json:"places" doc:"Where its hosts have said hello in the last 35 s"`
 }
 
-// PlaceInfo describes a place of a name: a switch port and the Ethernet address of a host behind
-// it.
-type PlaceInfo struct {
-	Port string `json:"port" doc:"Port of the switch behind which its host is"`
-	MAC  string `json:"mac"`
-}
-
-// String returns the place in one line.
-func (p PlaceInfo) String() string { return p.Port + " " + p.MAC }
-
 // PathInfo describes a path, as the API shows it.
 type PathInfo struct {
 	ID    string         `json:"id"`
@@ -71,8 +61,6 @@ func (s *Service) Register(a *api.API) {
 		})
 	s.registerNodes(r)
 }
-
-func placeInfo(p place) PlaceInfo { return PlaceInfo{p.At.String(), p.MAC.String()} }
 
 // infos returns all names, sorted.
 func (n *names) infos() []NameInfo {

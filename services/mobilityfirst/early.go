@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
@@ -87,14 +88,25 @@ func (y *earlyMessages) expire(now time.Time) {
 	}
 }
 
-// hostPlaced processes the early messages from a place, if the network now knows the host there.
-func (s *Service) hostPlaced(at place) {
-	if !s.isHostAt(at) {
-		return // the network knows the host only in a VLAN
-	}
-	for _, x := range s.early.take(at) {
-		if time.Since(x.received) <= earlyLifetime {
-			s.process(x)
-		}
-	}
+// message is a hello, or a path request with the hello that it contains, as received from a host.
+type message struct {
+	place
+	hello    frame.Hello
+	request  *frame.PathRequest // nil for a hello alone
+	flooded  bool               // the request is broadcast to all hosts
+	repeated bool               // its hello has been received before, so the host is not looking for another path
+	send     sendFunc           // sends the frames that follow from this message at once
+	received time.Time
+}
+
+// unverified is a message whose signature a worker has to verify.
+type unverified struct {
+	src endpoint
+	message
+}
+
+// hasOwnAddress reports whether the hello names the Ethernet address that it was sent from, and
+// does not answer a challenge.
+func (x *message) hasOwnAddress() bool {
+	return openflow.MAC(x.hello.MAC) == x.MAC && !x.MAC.IsMulticast() && !x.MAC.IsZero() && x.hello.Challenge == 0
 }

@@ -20,27 +20,6 @@ const (
 	unknownLoad = 0.5
 )
 
-// fullState holds whether a node is full.
-type fullState struct {
-	full     bool
-	contrary int // how many of the latest reports in a row contradict full
-}
-
-// update updates the state with the load of a report.
-func (f *fullState) update(load float64) {
-	limit := fullThreshold
-	if f.full {
-		limit = recoveredThreshold
-	}
-	if load >= limit == f.full {
-		f.contrary = 0
-		return
-	}
-	if f.contrary++; f.contrary == fullReports {
-		*f = fullState{full: !f.full}
-	}
-}
-
 // standing ranks a place of a name for new paths by the state of its node; lower values are better.
 type standing int
 

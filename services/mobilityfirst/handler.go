@@ -17,23 +17,6 @@ var be = binary.BigEndian
 // ethernetHeader is the length in bytes of the Ethernet header of a frame without a label.
 const ethernetHeader = 14
 
-// message is a hello, or a path request with the hello that it contains, as received from a host.
-type message struct {
-	place
-	hello    frame.Hello
-	request  *frame.PathRequest // nil for a hello alone
-	flooded  bool               // the request is broadcast to all hosts
-	repeated bool               // its hello has been received before, so the host is not looking for another path
-	send     sendFunc           // sends the frames that follow from this message at once
-	received time.Time
-}
-
-// unverified is a message whose signature a worker has to verify.
-type unverified struct {
-	src endpoint
-	message
-}
-
 // HandlePacketIn handles hellos and path requests that arrive at edge ports. It runs on the
 // switch's goroutine and never waits.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
@@ -84,12 +67,6 @@ func (s *Service) receive(x message, payload []byte) network.Verdict {
 func (s *Service) isHostAt(at place) bool {
 	host, known := s.Network.HostByMAC(at.MAC, 0)
 	return known && host.At == at.At
-}
-
-// hasOwnAddress reports whether the hello names the Ethernet address that it was sent from, and
-// does not answer a challenge.
-func (x *message) hasOwnAddress() bool {
-	return openflow.MAC(x.hello.MAC) == x.MAC && !x.MAC.IsMulticast() && !x.MAC.IsZero() && x.hello.Challenge == 0
 }
 
 // process handles a message of a host that is known at its place, and returns whether the frame
@@ -260,5 +237,17 @@ func (s *Service) send(send sendFunc, to place, from openflow.MAC, f frame.Frame
 	b := be.AppendUint16(append(append(make([]byte, 0, 256), to.MAC[:]...), from[:]...), frame.EtherType)
 	if err := send(to.At, f.AppendTo(b)); err != nil {
 		s.drop("not sent")
+	}
+}
+
+// hostPlaced processes the early messages from a place, if the network now knows the host there.
+func (s *Service) hostPlaced(at place) {
+	if !s.isHostAt(at) {
+		return // the network knows the host only in a VLAN
+	}
+	for _, x := range s.early.take(at) {
+		if time.Since(x.received) <= earlyLifetime {
+			s.process(x)
+		}
 	}
 }

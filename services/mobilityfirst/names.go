@@ -285,3 +285,15 @@ func (n *names) count() int {
 	defer n.mu.Unlock()
 	return len(n.byName)
 }
+
+// PlaceInfo describes a place of a name: a switch port and the Ethernet address of a host behind
+// it.
+type PlaceInfo struct {
+	Port string `json:"port" doc:"Port of the switch behind which its host is"`
+	MAC  string `json:"mac"`
+}
+
+// String returns the place in one line.
+func (p PlaceInfo) String() string { return p.Port + " " + p.MAC }
+
+func placeInfo(p place) PlaceInfo { return PlaceInfo{p.At.String(), p.MAC.String()} }

@@ -17,8 +17,6 @@ import (
 // BookOwner is the owner of this service's promises (reserved bandwidth) in the book of promises.
 const BookOwner = "latency"
 
-func bookKey(name string) reserve.Key { return reserve.Key{Owner: BookOwner, ID: name} }
-
 // planner finds routes for classes, and enters the promises on these routes into the book.
 type planner struct {
 	Options

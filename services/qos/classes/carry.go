@@ -17,37 +17,6 @@ import (
 // carrying its connections there, so that the next connection finds the queue.
 const carryTimeout = 5 * time.Minute
 
-// carriage describes where other services, the carriers, forward packets of a class under their own
-// headers.
-type carriage struct {
-	// dscp marks these packets on their way between two carriers. It is zero before the first
-	// connection, or if no DSCP is left.
-	dscp uint8
-	// asked is the time at which a carrier last asked for the class of a connection and found this
-	// one. It is zero if none has asked for carryTimeout.
-	asked time.Time
-	ports map[place]*carriedPort
-	// restored reports whether the carriage was restored from the store. It is then checked once
-	// the network has settled.
-	restored bool
-}
-
-// carriedPort is a port by which carried packets leave a switch.
-type carriedPort struct {
-	// between reports whether packets on their way between two carriers leave by this port, too.
-	between bool
-	used    time.Time
-	// ready reports whether the class has its queue at this port. lack is the reason why it has no
-	// queue, or may not have one any more. short is the reason why nothing is guaranteed to the
-	// queue.
-	ready       bool
-	lack, short string
-	reported    string // the value of missing that was reported last
-}
-
-// missing returns the reason why the class has no queue or no guaranteed rate at the port, or "".
-func (p *carriedPort) missing() string { return cmp.Or(p.lack, p.short) }
-
 // markUsed records that carriers use a port, and reports whether the class's queue at that port has
 // yet to be made.
 func (c *carriage) markUsed(x network.Carried, now time.Time) bool {
@@ -78,15 +47,6 @@ func (c *carriage) expire(now time.Time) (gone []place) {
 		c.dscp, c.asked = 0, time.Time{}
 	}
 	return gone
-}
-
-// portList returns the ports at which the class has, or will have, a queue for carried packets, in
-// ascending order.
-func (c *carriage) portList() []place { return slices.SortedFunc(maps.Keys(c.ports), place.Compare) }
-
-// hasMissing reports whether at any port the queue or its guaranteed rate is missing.
-func (c *carriage) hasMissing() bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(c.ports)), func(p *carriedPort) bool { return !p.ready || p.missing() != "" })
 }
 
 // carry gives a class its queue at the ports where other services carry its packets. left

@@ -13,17 +13,6 @@ import (
 	"github.com/sluice-net/sluice/kit"
 )
 
-// The operations on classes return these errors, or a Refusal.
-var (
-	// ErrWithdrawn means that the class was deleted while it was being provisioned.
-	ErrWithdrawn = errors.New("withdrawn before it was provisioned")
-	// ErrStarting means that the classes have not been read from the store yet.
-	ErrStarting = errors.New("the service is starting")
-	// ErrCleanupPending means that a part of a deleted class could not be removed yet. The removal
-	// is retried until it succeeds.
-	ErrCleanupPending = errors.New("something of it is left, and is removed as soon as that can be done")
-)
-
 // Add admits a class, provisions it, and declares it. If the class is refused, fails, or is
 // withdrawn meanwhile, nothing of it remains.
 func (s *Service) Add(ctx context.Context, class Class) (Info, error) {
@@ -55,12 +44,6 @@ func (s *Service) Add(ctx context.Context, class Class) (Info, error) {
 	s.classes.updateOverlaps(e)
 	s.monitor.assess(e, true)
 	return s.infos(e)[0], nil
-}
-
-// acceptedEvent returns the attributes of the event class.accepted, which says that a class has its
-// queues and rules.
-func (e *entry) acceptedEvent() map[string]any {
-	return map[string]any{"class": e.class.Name, "queue": e.queue, "switches": len(switchesOf(e.routes))}
 }
 
 // begin reserves the name of a class and starts its provisioning.

@@ -1,12 +1,16 @@
 package classes
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
 // These are the states of a class.
@@ -109,4 +113,74 @@ func (e *entry) setMoveResult(err error) (changed bool) {
 	changed = e.state != state || e.reason != reason
 	e.state, e.reason = state, reason
 	return changed
+}
+
+// The operations on classes return these errors, or a Refusal.
+var (
+	// ErrWithdrawn means that the class was deleted while it was being provisioned.
+	ErrWithdrawn = errors.New("withdrawn before it was provisioned")
+	// ErrStarting means that the classes have not been read from the store yet.
+	ErrStarting = errors.New("the service is starting")
+	// ErrCleanupPending means that a part of a deleted class could not be removed yet. The removal
+	// is retried until it succeeds.
+	ErrCleanupPending = errors.New("something of it is left, and is removed as soon as that can be done")
+)
+
+// acceptedEvent returns the attributes of the event class.accepted, which says that a class has its
+// queues and rules.
+func (e *entry) acceptedEvent() map[string]any {
+	return map[string]any{"class": e.class.Name, "queue": e.queue, "switches": len(switchesOf(e.routes))}
+}
+
+func bookKey(name string) reserve.Key { return reserve.Key{Owner: BookOwner, ID: name} }
+
+func ruleKey(name string) string { return "class/" + name }
+
+// carriage describes where other services, the carriers, forward packets of a class under their own
+// headers.
+type carriage struct {
+	// dscp marks these packets on their way between two carriers. It is zero before the first
+	// connection, or if no DSCP is left.
+	dscp uint8
+	// asked is the time at which a carrier last asked for the class of a connection and found this
+	// one. It is zero if none has asked for carryTimeout.
+	asked time.Time
+	ports map[place]*carriedPort
+	// restored reports whether the carriage was restored from the store. It is then checked once
+	// the network has settled.
+	restored bool
+}
+
+// portList returns the ports at which the class has, or will have, a queue for carried packets, in
+// ascending order.
+func (c *carriage) portList() []place { return slices.SortedFunc(maps.Keys(c.ports), place.Compare) }
+
+// hasMissing reports whether at any port the queue or its guaranteed rate is missing.
+func (c *carriage) hasMissing() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.ports)), func(p *carriedPort) bool { return !p.ready || p.missing() != "" })
+}
+
+// carriedPort is a port by which carried packets leave a switch.
+type carriedPort struct {
+	// between reports whether packets on their way between two carriers leave by this port, too.
+	between bool
+	used    time.Time
+	// ready reports whether the class has its queue at this port. lack is the reason why it has no
+	// queue, or may not have one any more. short is the reason why nothing is guaranteed to the
+	// queue.
+	ready       bool
+	lack, short string
+	reported    string // the value of missing that was reported last
+}
+
+// missing returns the reason why the class has no queue or no guaranteed rate at the port, or "".
+func (p *carriedPort) missing() string { return cmp.Or(p.lack, p.short) }
+
+// overlap describes that packets of a class belong to another class as well, whose rules
+// win over its own, or may.
+type overlap struct {
+	// all reports whether every packet of this class belongs to the other class as well.
+	// same reports whether both have the same priority; each switch then chooses the class.
+	all, same bool
+	flow      int // index of the first flow of the class that shares packets with the other class
 }

@@ -8,12 +8,8 @@ import (
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
-
-// place is a port of a switch by which packets of a class leave.
-type place = topology.PortRef
 
 // counters holds the counts of a class's packets at one place.
 type counters struct {

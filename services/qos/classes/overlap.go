@@ -8,15 +8,6 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// overlap describes that packets of a class belong to another class as well, whose rules
-// win over its own, or may.
-type overlap struct {
-	// all reports whether every packet of this class belongs to the other class as well.
-	// same reports whether both have the same priority; each switch then chooses the class.
-	all, same bool
-	flow      int // index of the first flow of the class that shares packets with the other class
-}
-
 // overlapOf reports whether another class takes packets of c, and describes the overlap. Wherever
 // packets of both classes pass, the other class has a rule as well, because both have the same
 // destination.

@@ -9,15 +9,6 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-const (
-	// debounce is how long changes of the network are collected before they are handled.
-	// resync is the time after which classes that could not be placed are tried again.
-	debounce = 100 * time.Millisecond
-	resync   = 5 * time.Second
-	// maxMoves bounds the classes that are moved at once.
-	maxMoves = 16
-)
-
 // update makes the queues and rules of the classes match the network.
 func (s *Service) update(ctx context.Context) {
 	s.completePromises(ctx)

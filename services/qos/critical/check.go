@@ -10,13 +10,6 @@ import (
 	"github.com/sluice-net/sluice/services/qos/flowpath"
 )
 
-const (
-	// pressureReadings is the number of consecutive readings that must show that a link cannot keep
-	// a promise. tolerance is the part of a rate, in percent, that may be lacking or exceeded.
-	pressureReadings = 2
-	tolerance        = 5
-)
-
 // endReason returns the reason why a flow is over, if one of its hosts has moved or left, or "". A
 // mobile host has left if a service placed it and none does any more. If none has placed it since
 // the controller started, the flow continues, because a service may still do so.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -270,4 +271,29 @@ func (f *flow) countTraffic(bytes uint64, at time.Time) (own uint64, known, repo
 		return rate, true, report
 	}
 	return f.Rate, true, report
+}
+
+// maxWaiting bounds the packets of a flow that wait for its placement.
+const maxWaiting = 32
+
+// Held is a packet that waits for a decision, such as a *network.Held.
+type Held interface {
+	// Release sends the packet through its switch's flow table.
+	Release() error
+	// Forward releases the packet to default forwarding.
+	Forward() error
+}
+
+// These are the directions of a flow.
+const (
+	forward = iota
+	reverse
+	directions
+)
+
+// undecided reports whether the reason why a flow was refused is only that the traffic of a link is
+// not known yet.
+func undecided(why error) bool {
+	var short *reserve.Shortage
+	return errors.As(why, &short) && short.Unknown
 }

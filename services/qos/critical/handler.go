@@ -13,17 +13,6 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// maxWaiting bounds the packets of a flow that wait for its placement.
-const maxWaiting = 32
-
-// Held is a packet that waits for a decision, such as a *network.Held.
-type Held interface {
-	// Release sends the packet through its switch's flow table.
-	Release() error
-	// Forward releases the packet to default forwarding.
-	Forward() error
-}
-
 // Name implements network.Handler.
 func (s *Service) Name() string { return "qos" }
 

@@ -136,13 +136,6 @@ func (p *planner) choose(f *flow) (placement, error) {
 	return at, nil
 }
 
-// undecided reports whether the reason why a flow was refused is only that the traffic of a link is
-// not known yet.
-func undecided(why error) bool {
-	var short *reserve.Shortage
-	return errors.As(why, &short) && short.Unknown
-}
-
 // restore enters a placement into the book. A flow whose connection was closed passes its own meter
 // as long as its rules exist. Other yielding flows pass the meters of links.
 func (p *planner) restore(f *flow, at placement) {

@@ -60,13 +60,6 @@ func (w *writer) matchesTCPFlags(d openflow.DatapathID) bool {
 // that of a tenth.
 const promiseBurst = 4
 
-// These are the directions of a flow.
-const (
-	forward = iota
-	reverse
-	directions
-)
-
 var meterKeys = [directions]string{"police/", "police-back/"}
 
 // meterKey returns the key in the ledger of a meter that limits a flow to its promise.

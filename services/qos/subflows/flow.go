@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/qos/flowpath"
 	"github.com/sluice-net/sluice/services/qos/guard"
 	"github.com/sluice-net/sluice/services/qos/match"
@@ -173,3 +174,22 @@ func (f *subflow) markEnded() (now bool, waiting []Held) {
 	waiting, f.waiting, f.ended = f.waiting, nil, true
 	return now, waiting
 }
+
+// Held is a SYN that is being held, such as a *network.Held.
+type Held interface {
+	// Release sends the SYN through the rules that are installed now. Output sends it with the
+	// given actions.
+	Release() error
+	Output(actions []openflow.Action) error
+}
+
+// maxWaiting bounds the SYNs of one subflow that are held during its placement. There may be
+// several, because hosts repeat SYNs.
+const maxWaiting = 4
+
+// These are the directions of a subflow.
+const (
+	forward = iota
+	reverse
+	directions
+)

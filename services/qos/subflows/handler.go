@@ -12,32 +12,6 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// maxWaiting bounds the SYNs of one subflow that are held during its placement. There may be
-// several, because hosts repeat SYNs.
-const maxWaiting = 4
-
-// Held is a SYN that is being held, such as a *network.Held.
-type Held interface {
-	// Release sends the SYN through the rules that are installed now. Output sends it with the
-	// given actions.
-	Release() error
-	Output(actions []openflow.Action) error
-}
-
-// These are the possible outcomes for a SYN with the mark, as labels of the metrics.
-const (
-	outcomePlaced  = "placed"
-	outcomeFailed  = "failed"       // no path was found, or a switch refused its rules
-	outcomePlain   = "not-a-join"   // plain TCP, a first subflow, or a fallback to TCP
-	outcomeInside  = "inside"       // the port is not one of a host
-	outcomeForged  = "forged"       // its sender is connected to another port
-	outcomeUnknown = "unknown-host" // the place of its sender or receiver is not known
-	outcomeMoves   = "mobile"       // the mobile host's service chooses the path
-	outcomeMost    = "most-of-port" // the limit of subflows from that port is reached
-	outcomeFull    = "most-in-all"  // the limit of all subflows is reached
-	outcomeBusy    = "busy"         // too many are being placed
-)
-
 // Name implements network.Handler.
 func (s *Service) Name() string { return "subflows" }
 
@@ -155,17 +129,4 @@ func Punts(d openflow.DatapathID, dscp uint8, seesTCPFlags bool) (p network.Prog
 		})
 	}
 	return p
-}
-
-// marked returns the match fields of SYNs with the mark, or of all segments with the mark if the
-// switch does not match TCP flags.
-func marked(dscp uint8, seesTCPFlags bool) (all [][]openflow.OXM) {
-	for _, of := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
-		fields := []openflow.OXM{openflow.EthType(of), openflow.IPDSCP(dscp), openflow.IPProto(packet.ProtoTCP)}
-		if seesTCPFlags {
-			fields = append(fields, openflow.TCPFlags(packet.SYN, packet.SYN|packet.ACK))
-		}
-		all = append(all, fields)
-	}
-	return all
 }

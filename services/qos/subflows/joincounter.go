@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/qos/flowpath"
@@ -98,4 +99,31 @@ func (s *Service) dropJoins(ctx context.Context, at network.PortRef) {
 	if err := s.Rules.Remove(clean, key); err != nil {
 		s.warnLimit.Warn(s.Log, "joins of a port stay dropped", "port", at, "error", err)
 	}
+}
+
+// These are the possible outcomes for a SYN with the mark, as labels of the metrics.
+const (
+	outcomePlaced  = "placed"
+	outcomeFailed  = "failed"       // no path was found, or a switch refused its rules
+	outcomePlain   = "not-a-join"   // plain TCP, a first subflow, or a fallback to TCP
+	outcomeInside  = "inside"       // the port is not one of a host
+	outcomeForged  = "forged"       // its sender is connected to another port
+	outcomeUnknown = "unknown-host" // the place of its sender or receiver is not known
+	outcomeMoves   = "mobile"       // the mobile host's service chooses the path
+	outcomeMost    = "most-of-port" // the limit of subflows from that port is reached
+	outcomeFull    = "most-in-all"  // the limit of all subflows is reached
+	outcomeBusy    = "busy"         // too many are being placed
+)
+
+// marked returns the match fields of SYNs with the mark, or of all segments with the mark if the
+// switch does not match TCP flags.
+func marked(dscp uint8, seesTCPFlags bool) (all [][]openflow.OXM) {
+	for _, of := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
+		fields := []openflow.OXM{openflow.EthType(of), openflow.IPDSCP(dscp), openflow.IPProto(packet.ProtoTCP)}
+		if seesTCPFlags {
+			fields = append(fields, openflow.TCPFlags(packet.SYN, packet.SYN|packet.ACK))
+		}
+		all = append(all, fields)
+	}
+	return all
 }

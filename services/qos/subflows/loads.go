@@ -13,10 +13,6 @@ import (
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
-// pathsValidFor is how long paths that were found for a connection may be used for its next
-// subflows.
-const pathsValidFor = 10 * time.Second
-
 // linkLoads holds the loads of links and computes the width of each link for a further subflow: the
 // bandwidth that the subflow would add to its connection there. Links are identified by the ports
 // from which they leave.

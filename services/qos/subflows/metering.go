@@ -13,13 +13,6 @@ import (
 // Subflows use only bandwidth that is not promised: their traffic counts as available for promises.
 // On links where a promise is not enforced by a queue, they pass the guard's meter.
 
-// These are the directions of a subflow.
-const (
-	forward = iota
-	reverse
-	directions
-)
-
 // yieldKey returns the key of a subflow's entry in the book of promises, for one direction.
 func (f *subflow) yieldKey(direction int) reserve.Key {
 	return reserve.Key{Owner: Owner, ID: f.id + [directions]string{"", "/back"}[direction]}

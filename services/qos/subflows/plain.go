@@ -24,11 +24,6 @@ const (
 	maxLarge = 64
 )
 
-// Sampled estimates conversations from samples of packets, as a *network.Traffic does.
-type Sampled interface {
-	Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker
-}
-
 // placeLarge starts the placement of large connections of plain TCP.
 func (s *Service) placeLarge(context.Context) {
 	if s.Sampled == nil {
