@@ -33,8 +33,6 @@ type Drift struct {
 	Deviations []Deviation
 	// Expired are rules with timeouts that the switch no longer has. They have left the ledger.
 	Expired []Expired
-	// Kept counts the rules that are as wanted.
-	Kept int
 }
 
 // Deviation counts the things of one owner and kind that were not as wanted on a switch.
@@ -151,7 +149,7 @@ func (c *Comparison) Drift(f Found) Drift {
 	for ch := range c.l.open {
 		c.l.exclude(ch)
 	}
-	d := differ{Comparison: c, s: c.l.stateOf(c.sw)}
+	d := differ{comparison: c, s: c.l.stateOf(c.sw)}
 	if !f.NoGroups {
 		d.groupDrift(f.Groups)
 	}
@@ -164,8 +162,8 @@ func (c *Comparison) Drift(f Found) Drift {
 
 // differ collects the differences of one comparison.
 type differ struct {
-	*Comparison
-	s *switchState
+	comparison *Comparison
+	s          *switchState
 
 	drift   Drift
 	counts  map[deviationKey]*Deviation
@@ -211,35 +209,34 @@ func (d *differ) ruleDrift(found []Reported) {
 	unclaimed := map[rule.Slot]*Reported{}
 	for i := range found {
 		r := &found[i]
-		r.Switch = d.sw
+		r.Switch = d.comparison.sw
 		k, hasKey := d.s.layout.Key(r.Slot)
 		e := d.s.at(r.Slot)
 		if e != nil {
-			e.seen = d.number
+			e.seen = d.comparison.number
 		}
-		if _, excluded := d.rules[k]; hasKey && excluded {
+		if _, excluded := d.comparison.rules[k]; hasKey && excluded {
 			continue
 		}
 		if e != nil {
 			d.compareRule(e, r)
 			continue
 		}
-		o := d.l.owners[r.Cookie.Owner()]
+		o := d.comparison.l.owners[r.Cookie.Owner()]
 		switch {
 		case o != nil && !o.ready:
 			unclaimed[r.Slot] = new(*r)
-		case o != nil && o.adopt && d.l.adoptRule(d.s, o, r):
-			d.s.rules[k].seen = d.number
-			d.drift.Kept++
+		case o != nil && o.adopt && d.comparison.l.adoptRule(d.s, o, r):
+			d.s.rules[k].seen = d.comparison.number
 		case len(d.orphans) < maxForeign:
 			d.count(ownerName(o), ObjectRule).Foreign++
-			d.orphans = append(d.orphans, d.s.remove(d.sw, r.Slot, r.Cookie, nil))
+			d.orphans = append(d.orphans, d.s.remove(d.comparison.sw, r.Slot, r.Cookie, nil))
 		}
 	}
 	d.missingRules()
 	for at, r := range d.s.unclaimed {
 		if k, ok := d.s.layout.Key(at); ok {
-			if _, excluded := d.rules[k]; excluded {
+			if _, excluded := d.comparison.rules[k]; excluded {
 				unclaimed[at] = r
 			}
 		}
@@ -259,7 +256,6 @@ func (d *differ) compareRule(e *Entry, r *Reported) {
 	want, _ := d.s.wanted(e)
 	if r.Cookie.Owner() == e.owner.Hash && r.equals(d.s.layout, want) {
 		e.Cookie, e.Confirmed = r.Cookie, true
-		d.drift.Kept++
 		return
 	}
 	if e.Confirmed {
@@ -272,13 +268,13 @@ func (d *differ) compareRule(e *Entry, r *Reported) {
 // missingRules handles the wanted rules that the switch has not listed.
 func (d *differ) missingRules() {
 	for k, e := range d.s.rules {
-		if _, excluded := d.rules[k]; excluded || e.seen == d.number || !d.s.layout.Holds(&e.Rule) {
+		if _, excluded := d.comparison.rules[k]; excluded || e.seen == d.comparison.number || !d.s.layout.Holds(&e.Rule) {
 			continue
 		}
 		if e.Rule.Expires() {
 			if e.Confirmed {
 				d.drift.Expired = append(d.drift.Expired, Expired{e.owner, d.s.appendInstalled(nil, e, e.keys[0])[0]})
-				d.l.forgetRule(d.s, d.sw, e)
+				d.comparison.l.forgetRule(d.s, d.comparison.sw, e)
 			}
 			continue
 		}
@@ -292,16 +288,16 @@ func (d *differ) missingRules() {
 
 // groupDrift compares the groups.
 func (d *differ) groupDrift(found []rule.Group) {
-	compareItems(d, ObjectGroup, d.s.groups, d.Comparison.groups, found, func(g *rule.Group) uint32 { return g.ID }, sameGroup, writeGroup, openflow.GroupAdd, openflow.GroupModify)
+	compareItems(d, ObjectGroup, d.s.groups, d.comparison.groups, found, func(g *rule.Group) uint32 { return g.ID }, sameGroup, writeGroup, openflow.GroupAdd, openflow.GroupModify)
 	for i := range found {
 		g := &found[i]
-		_, excluded := d.Comparison.groups[g.ID]
+		_, excluded := d.comparison.groups[g.ID]
 		switch {
 		case excluded || d.s.groups[g.ID] != nil || !rule.GroupOurs(g.ID):
-		case !d.l.allReady(g.ID):
+		case !d.comparison.l.allReady(g.ID):
 			d.s.groups[g.ID] = &item[rule.Group]{value: *g}
 		case len(d.groups) < maxForeign:
-			d.count(d.l.groupOwner(g.ID), ObjectGroup).Foreign++
+			d.count(d.comparison.l.groupOwner(g.ID), ObjectGroup).Foreign++
 			d.groups = append(d.groups, writeGroup(g, openflow.GroupDelete))
 		}
 	}
@@ -326,10 +322,10 @@ func (l *Ledger) groupOwner(id uint32) string {
 // meterDrift compares the meters. A meter's number does not name its owner, so meters that nobody
 // wants stay, as at a reconciliation.
 func (d *differ) meterDrift(found []rule.Meter) {
-	compareItems(d, ObjectMeter, d.s.meters, d.meters, found, func(m *rule.Meter) uint32 { return m.ID }, sameMeter, writeMeter, openflow.MeterAdd, openflow.MeterModify)
+	compareItems(d, ObjectMeter, d.s.meters, d.comparison.meters, found, func(m *rule.Meter) uint32 { return m.ID }, sameMeter, writeMeter, openflow.MeterAdd, openflow.MeterModify)
 	for i := range found {
 		m := &found[i]
-		if _, excluded := d.meters[m.ID]; !excluded && d.s.meters[m.ID] == nil {
+		if _, excluded := d.comparison.meters[m.ID]; !excluded && d.s.meters[m.ID] == nil {
 			d.s.meters[m.ID] = &item[rule.Meter]{value: *m}
 		}
 	}

@@ -134,7 +134,7 @@ func (r *relay) present(now time.Time) (has mediaSet) {
 // stream's media have changed. If the new media include pictures, it returns false until u is one with
 // which a decoder can begin, but for at most gatherTime.
 func (r *relay) outdated(u unit, now time.Time) bool {
-	_, pictureMap, soundMap := r.producer.stream.input(r.reads)
+	_, pictureMap, soundMap := r.producer.stream.input()
 	maps := [numMedia]string{pictureMap, soundMap}
 	has := r.present(now)
 	changed := has != r.reads
@@ -157,7 +157,7 @@ func (r *relay) restart(ctx context.Context, has mediaSet) error {
 		_ = r.process.finish()
 		r.process = nil
 	}
-	format, pictureMap, soundMap := r.producer.stream.input(has)
+	format, pictureMap, soundMap := r.producer.stream.input()
 	properties := sourceProperties{silent: !has[sound], blind: !has[picture], piped: format, pictureMap: pictureMap, soundMap: soundMap}
 	p, err := r.ffmpeg.start(ctx, properties)
 	if err != nil {

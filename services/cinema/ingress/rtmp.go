@@ -127,15 +127,13 @@ func (s *rtmpStream) read(deadline time.Time) ([]unit, error) {
 		if name := foreignCodec(m); name != "" {
 			return nil, fmt.Errorf("it sends %s by RTMP: want H.264 and AAC", name)
 		}
-		s.tag = appendTag(s.tag[:0], m)
 		if config {
 			s.configs[u.medium] = appendTag(nil, m)
 			u.setup, u.key = true, false
-		}
-		if !config {
+		} else {
 			m.Timestamp += uint32(s.times.shift(u.medium, int64(m.Timestamp)))
-			s.tag = appendTag(s.tag[:0], m)
 		}
+		s.tag = appendTag(s.tag[:0], m)
 		u.data = s.tag
 		s.one[0] = u
 		return s.one[:], nil
@@ -193,4 +191,4 @@ func (s *rtmpStream) header(has mediaSet) []byte {
 	return out
 }
 
-func (s *rtmpStream) input(mediaSet) (format, pictureMap, soundMap string) { return "flv", "", "" }
+func (s *rtmpStream) input() (format, pictureMap, soundMap string) { return "flv", "", "" }

@@ -41,7 +41,7 @@ type stream interface {
 	header(mediaSet) []byte
 	// input returns ffmpeg's names of the stream's format and of the streams of picture and sound
 	// in it; an empty name means the first one.
-	input(mediaSet) (format, pictureMap, soundMap string)
+	input() (format, pictureMap, soundMap string)
 	Close() error
 }
 

@@ -111,6 +111,6 @@ func (s *tsStream) header(mediaSet) []byte { return bytes.Join(s.tables[:], nil)
 
 // input implements stream. It names the streams by their packet identifiers, because ffmpeg also counts
 // streams that send nothing.
-func (s *tsStream) input(mediaSet) (format, pictureMap, soundMap string) {
+func (s *tsStream) input() (format, pictureMap, soundMap string) {
 	return "mpegts", fmt.Sprintf("0:i:%d", s.scanner.Picture().PID), fmt.Sprintf("0:i:%d", s.scanner.Sound().PID)
 }
