@@ -176,6 +176,17 @@ func (g *guarded) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write implements net.Conn. If the verification has closed the connection, the error contains the
+// reason.
+func (g *guarded) Write(b []byte) (int, error) {
+	n, err := g.Conn.Write(b)
+	if err != nil {
+		err = g.reason(err)
+	}
+	return n, err
+}
+
+// reason returns the reason of the verification that has closed the connection, or err if none has.
 func (g *guarded) reason(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -57,8 +57,8 @@ func (r *refusing) verify(tls.ConnectionState) error {
 	return nil
 }
 
-// An open connection ends when its peer is refused, whichever side that is, and who reads
-// there learns why; until then it stays.
+// An open connection ends when its peer is refused, on either side, and reading and writing return
+// the reason; until then it stays.
 func TestRefusedPeersAreEnded(t *testing.T) {
 	for _, side := range []string{"server", "client"} {
 		t.Run(side, func(t *testing.T) {
@@ -107,6 +107,9 @@ func TestRefusedPeersAreEnded(t *testing.T) {
 			_ = ends[side].SetReadDeadline(time.Now().Add(time.Minute))
 			if _, err := ends[side].Read(b); !errors.Is(err, errRevoked) {
 				t.Errorf("reading gives %v, want why it was ended", err)
+			}
+			if _, err := ends[side].Write(b); !errors.Is(err, errRevoked) {
+				t.Errorf("writing gives %v, want why it was ended", err)
 			}
 		})
 	}
