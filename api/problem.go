@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -15,6 +16,8 @@ type Field struct {
 	Value    any
 	Want     string
 }
+
+const refusedWhole = "the request was refused, nothing was changed"
 
 // Invalid returns an error that refuses a request for one field: 422 with the field's location,
 // its value and what would be right.
@@ -32,7 +35,35 @@ func InvalidFields(fields []Field) error {
 	for _, f := range fields {
 		details = append(details, &huma.ErrorDetail{Message: f.Want, Location: f.Location, Value: f.Value})
 	}
-	return huma.NewError(http.StatusUnprocessableEntity, "the request was refused, nothing was changed", details...)
+	return huma.NewError(http.StatusUnprocessableEntity, refusedWhole, details...)
+}
+
+// Combine returns one error for all faults of a request: it has the status of the first, and the
+// details of all. It returns nil if every error is nil, and an error that is not of this package as it
+// is.
+func Combine(faults ...error) error {
+	var all []*huma.ErrorModel
+	for _, f := range faults {
+		var p *huma.ErrorModel
+		switch {
+		case f == nil:
+		case errors.As(f, &p):
+			all = append(all, p)
+		default:
+			return f
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	out := &huma.ErrorModel{Status: all[0].Status, Title: all[0].Title, Detail: refusedWhole}
+	for _, p := range all {
+		out.Errors = append(out.Errors, p.Errors...)
+	}
+	return out
 }
 
 // NotFound returns the error for something that does not exist: 404.

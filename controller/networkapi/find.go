@@ -1,7 +1,6 @@
 package networkapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -114,13 +113,15 @@ func (p *Paths) explain(_ context.Context, in *pathInput) (*body[ExplainedPath],
 	return &body[ExplainedPath]{out}, nil
 }
 
-// request parses the whole input. If several parameters are wrong, the error names only the first.
+// request parses the whole input. The error names every parameter that is wrong.
 func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Request, err error) {
 	from, errFrom := p.server.place("query.from", in.From)
 	to, errTo := p.server.place("query.to", in.To)
-	objective, errObjective := topology.ParseObjective(in.Objective)
+	objective, err := topology.ParseObjective(in.Objective)
+	if err != nil {
+		err = api.Invalid("query.objective", in.Objective, err.Error())
+	}
 	excluded, errExclude := p.excluded(in.Exclude)
-	errNumber := numbers(in)
 	r = topology.Request{
 		MinBandwidth: in.Bandwidth, MaxDelay: duration(in.Delay), MaxJitter: duration(in.Jitter), MaxLoss: in.Loss,
 		Objective: objective, Limit: duration(in.Limit), Available: p.Available,
@@ -133,33 +134,33 @@ func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Req
 			return ""
 		}
 	}
-	return from, to, r, cmp.Or(errFrom, errTo, errObjective, errExclude, errNumber)
+	return from, to, r, api.Combine(errFrom, errTo, err, errExclude, numbers(in))
 }
 
-// numbers refuses NaN, which passes the checks of minimum and maximum because every comparison with it
+// numbers refuses each NaN, which passes the checks of minimum and maximum because every comparison with it
 // is false.
 func numbers(in *pathInput) error {
+	var wrong []api.Field
 	for _, f := range []struct {
 		location string
 		value    float64
 	}{{"query.max_delay", in.Delay}, {"query.max_jitter", in.Jitter}, {"query.max_loss", in.Loss}, {"query.limit", in.Limit}} {
 		if math.IsNaN(f.value) {
-			return api.Invalid(f.location, "NaN", "want a number")
+			wrong = append(wrong, api.Field{Location: f.location, Value: "NaN", Want: "want a number"})
 		}
 	}
-	return nil
+	return api.InvalidFields(wrong)
 }
 
 func (p *Paths) excluded(texts []string) (map[network.PortRef]bool, error) {
 	out := map[network.PortRef]bool{}
+	faults := make([]error, 0, len(texts))
 	for _, text := range texts {
 		at, err := p.server.place("query.exclude", text)
-		if err != nil {
-			return nil, err
-		}
 		out[at] = true
+		faults = append(faults, err)
 	}
-	return out, nil
+	return out, api.Combine(faults...)
 }
 
 // duration converts milliseconds to a Duration. It rounds up, so that a bound above zero does not
