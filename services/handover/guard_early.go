@@ -17,12 +17,12 @@ func isEarly(p *network.PacketIn) bool {
 	return l.Tables() && p.Table == l.Number(rule.TableService) && rule.Cookie(p.Cookie).Owner() != ownerHash
 }
 
-// led decides about an early packet as the rules for devices would. For a packet from or to a device it
-// returns the actions of the matching rule. It returns no actions, with ours set, for a packet that
-// those rules would drop: one with a device's address that does not come from the device, or one from
-// a peering that no device's rule matches. For all other packets ours is false. The network calls led
-// for packets that other services have not handled.
-func (s *guards) led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
+// earlyActions decides about an early packet as the rules for devices would. For a packet from or to a
+// device it returns the actions of the matching rule. It returns no actions, with ours set, for a packet
+// that those rules would drop: one with a device's address that does not come from the device, or one
+// from a peering that no device's rule matches. For all other packets ours is false. The network calls
+// it for packets that other services have not handled.
+func (s *guards) earlyActions(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	if !h.Has(packet.IPv4) && !h.Has(packet.IPv6) {
 		return nil, false
 	}

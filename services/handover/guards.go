@@ -157,17 +157,17 @@ func (s *guards) anchored(ip netip.Addr) (network.Anchor, bool) {
 	}
 	s.mu.Lock()
 	m := s.placement.mobiles[d.ID]
-	led := m != nil && m.state != detached
+	attached := m != nil && m.state != detached
 	a := network.Anchor{MAC: d.HomeMAC(), Place: pin}
 	var want route.Want
-	if led {
+	if attached {
 		want, a.Path = m.plan.Want(), m.plan.PathTo(pin.At)
 	}
 	s.mu.Unlock()
 	for _, r := range want.Borders {
 		a.Borders = append(a.Borders, r.At)
 	}
-	return a, led
+	return a, attached
 }
 
 // moving returns the prefixes of hosts that may be devices of this service, and the border ports

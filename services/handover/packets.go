@@ -35,7 +35,7 @@ func (s *packetHandler) handle(p *network.PacketIn) network.Verdict {
 		return v
 	}
 	if isEarly(p) {
-		out, ours := s.guards.led(at, &p.Headers)
+		out, ours := s.guards.earlyActions(at, &p.Headers)
 		switch {
 		case ours && len(out) > 0 && s.guards.hasBorder(at.Switch):
 			return network.Continue // other services handle the packet here; what they leave alone is sent as ActionsFor decides

@@ -115,7 +115,7 @@ func (s *Service) Moving() network.Moving { return s.guards.moving() }
 // packet that arrived at a port. ours reports whether those rules decide about the packet; if ours is
 // set and there are no actions, they drop it.
 func (s *Service) ActionsFor(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
-	return s.guards.led(at, h)
+	return s.guards.earlyActions(at, h)
 }
 
 // Run runs the service until ctx ends. The rules of devices stay in the switches.
