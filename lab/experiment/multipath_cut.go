@@ -39,6 +39,7 @@ var cutKinds = []string{"link", "switch"}
 type cutOutcome struct {
 	what         string
 	stall, moved time.Duration
+	ended        bool // the subflow ended instead of moving
 }
 
 // cutRig is the network of multipath-gain with three paths, and its controller.
@@ -54,7 +55,7 @@ func runMultipathCut(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	times := pick(env.Scale, 3, 15, 50)
-	raw, err := env.CSV("cuts", "what", "stall_seconds", "moved_after_seconds")
+	raw, err := env.CSV("cuts", "what", "stall_seconds", "moved_after_seconds", "ended")
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func runMultipathCut(ctx context.Context, env *Env) (*Result, error) {
 					return fmt.Errorf("%s: %w", what, err)
 				}
 				all = append(all, o)
-				if err := raw.Row(o.what, o.stall, o.moved); err != nil {
+				if err := raw.Row(o.what, o.stall, o.moved, o.ended); err != nil {
 					return err
 				}
 			}
@@ -129,7 +130,7 @@ func (r *cutRig) cut(ctx context.Context, what string) (o cutOutcome, err error)
 	if err != nil {
 		return o, err
 	}
-	if o.moved, err = r.moved(ctx, victim, died); err != nil {
+	if o.moved, o.ended, err = r.moved(ctx, victim, died); err != nil {
 		return o, err
 	}
 	if err := tasks.Sleep(ctx, time.Until(died.Add(cutWatch))); err != nil {
@@ -190,9 +191,9 @@ func (r *cutRig) victim(ctx context.Context, f *cutFlow) (victim subflows.Subflo
 	return victim, tasks.Sleep(ctx, 2*time.Second) // until they have become fast
 }
 
-// moved waits until a subflow has another path or no longer exists, and returns the time since the
-// given one.
-func (r *cutRig) moved(ctx context.Context, victim subflows.Subflow, since time.Time) (after time.Duration, err error) {
+// moved waits until a subflow has another path or no longer exists. It returns the time since the given
+// one, and reports whether the subflow has ended.
+func (r *cutRig) moved(ctx context.Context, victim subflows.Subflow, since time.Time) (after time.Duration, ended bool, err error) {
 	err = testbed.Poll(ctx, "the subflow to go another way", func() error {
 		var all []subflows.Subflow
 		if err := r.net.Get(ctx, "/api/v1/qos/subflows", &all); err != nil {
@@ -202,23 +203,29 @@ func (r *cutRig) moved(ctx context.Context, victim subflows.Subflow, since time.
 		if i >= 0 && all[i].Path[1].Switch == victim.Path[1].Switch {
 			return errors.New("it goes by the same switch")
 		}
-		after = time.Since(since)
+		after, ended = time.Since(since), i < 0
 		return nil
 	})
-	return after, err
+	return after, ended, err
 }
 
 func cutResult(kinds []string, all []cutOutcome) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches with a host each, and three ways of one more switch between them, %.0f Mbit/s and 4 ms each", cutRate/1e6)}
-	t := Table{Title: "After a death, in ms", Columns: []string{"what", "times", "stall p50", "stall p90", "stall most", "another way p50", "another way most"}}
+	t := Table{Title: "After a death, in ms", Columns: []string{"what", "times", "stall p50", "stall p90", "stall most", "ended", "another way p50", "another way most"}}
 	for _, what := range kinds {
 		var stalls, moves []float64
+		ended := 0
 		for _, o := range all {
 			if o.what == what {
-				stalls, moves = append(stalls, o.stall.Seconds()*1000), append(moves, o.moved.Seconds()*1000)
+				stalls = append(stalls, o.stall.Seconds()*1000)
+				if o.ended {
+					ended++
+				} else {
+					moves = append(moves, o.moved.Seconds()*1000)
+				}
 			}
 		}
-		t.Add(what, len(stalls), ms2(median(stalls)), ms2(quantile(stalls, 0.9)), ms2(quantile(stalls, 1)), ms2(median(moves)), ms2(quantile(moves, 1)))
+		t.Add(what, len(stalls), ms2(median(stalls)), ms2(quantile(stalls, 0.9)), ms2(quantile(stalls, 1)), ended, ms2(median(moves)), ms2(quantile(moves, 1)))
 		r.Claim(median(stalls) <= cutStall.Seconds()*1000, fmt.Sprintf("a %s dies: the connection stalls for %v at most, in the middle of all", what, cutStall), "%.0f ms", median(stalls))
 	}
 	r.Tables = append(r.Tables, t)
