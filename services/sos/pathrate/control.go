@@ -231,7 +231,8 @@ func (c *Control) enter(p Phase, s Sample) {
 	}
 }
 
-// ramp raises the pace by a factor per round trip.
+// ramp raises the pace by the factor gain per round trip, up to findAhead times the delivered rate or
+// growFirst times the rate, whichever is greater.
 func (c *Control) ramp(s Sample, gain float64) {
 	c.pace = min(c.Pace()*math.Pow(gain, c.rttsPassed(s)), max(findAhead*c.delivered(c.span()), growFirst*c.rate))
 }
