@@ -84,6 +84,7 @@ func newClos(t *testing.T, name string, c network.Config) *closNet {
 		ping(t, x.l, h, "h3")
 	}
 	x.ruled(5 * 4)
+	x.revalidate()
 	to := netip.AddrPortFrom(x.l.Host("h3").Addr(), closPort)
 	x.serve(to)
 	for range closFlows {
@@ -165,6 +166,17 @@ func (x *closNet) on(host string, do func() error) {
 func (x *closNet) ruled(want int) {
 	x.t.Helper()
 	networktest.Eventually(x.t, fmt.Sprintf("%d rules by destination", want), func() bool { return x.rules() == want })
+}
+
+// revalidate waits until no switch uses a decision that it cached before its rules were written, such as
+// the one to ask the controller.
+func (x *closNet) revalidate() {
+	x.t.Helper()
+	for _, name := range []string{"leaf1", "leaf2", "spine1", "spine2", "spine3"} {
+		if out, err := x.l.Switch(name).Appctl(x.t.Context(), "revalidator/wait"); err != nil {
+			x.t.Fatalf("%s: %v: %s", name, err, out)
+		}
+	}
 }
 
 func (x *closNet) rules() (n int) {
