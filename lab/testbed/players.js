@@ -19,7 +19,7 @@
         method: "POST", headers: { "Content-Type": "application/sdp" }, body: pc.localDescription.sdp,
       });
       if (!res.ok) throw new Error(`WHEP: ${res.status} ${await res.text()}`);
-      session = new URL(res.headers.get("Location"), base);
+      session = new URL(res.headers.get("Location"), res.url);
       await pc.setRemoteDescription({ type: "answer", sdp: await res.text() });
     };
   };

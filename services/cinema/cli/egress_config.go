@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/sluice-net/sluice/config"
 )
@@ -32,12 +33,9 @@ type EgressData struct {
 
 // ICE configures the UDP ports by which pictures and sound are sent to viewers' browsers.
 type ICE struct {
-	Addresses []netip.Addr `yaml:"addresses" doc:"The machine's addresses at which viewers' browsers reach it by UDP. Empty: the address that public.listen names."`
+	Addresses []netip.Addr `yaml:"addresses" doc:"The addresses at which viewers' browsers reach it by UDP: the machine's, or those of a NAT that forwards the port to it. Empty: the address that public.listen names."`
 	Port      int          `yaml:"port" min:"0" max:"65535" doc:"UDP port for all viewers. 0: the number of public.listen's port, so that a firewall opens one number."`
 }
-
-// maxMedia bounds the number of ICE.Addresses.
-const maxMedia = 8
 
 // DefaultEgress returns the configuration of an egress gateway whose file sets nothing.
 func DefaultEgress() *Egress {
@@ -67,11 +65,7 @@ func (e *Egress) checkPublic(k *config.Checker) {
 	everywhere := e.Public.Listen.IsValid() && e.Public.Listen.Addr().IsUnspecified()
 	k.Require(!everywhere || e.Public.URL != "", "public.url", "missing", "what people call the gateway, since public.listen names no address")
 	k.Require(!everywhere || len(e.ICE.Addresses) > 0, "ice.addresses", "missing", "the addresses at which browsers reach the machine, since public.listen names none")
-	k.Require(len(e.ICE.Addresses) <= maxMedia, "ice.addresses", fmt.Sprintf("%d of them", len(e.ICE.Addresses)), fmt.Sprintf("at most %d", maxMedia))
-	for i, a := range e.ICE.Addresses {
-		k.Require(a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == "", fmt.Sprintf("ice.addresses[%d]", i),
-			"not an address that others can use", "a unicast address without a zone, like 192.0.2.1 or 2001:db8::1")
-	}
+	checkICE(k, e.ICE.Addresses)
 }
 
 // First returns the gateway's data address, which defaults to that of its control server.
@@ -90,7 +84,7 @@ func (e *Egress) Agent() *config.Agent {
 func (e *Egress) URL() string {
 	switch {
 	case e.Public.URL != "":
-		return e.Public.URL
+		return strings.TrimRight(e.Public.URL, "/")
 	case e.Public.TLS.Enabled():
 		return "https://" + e.Public.Listen.String()
 	}

@@ -69,8 +69,8 @@ func TestEgress(t *testing.T) {
 	if got := e.Media(); !slices.Equal(got, []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:8450")}) || e.URL() != "https://192.0.2.1:8450" {
 		t.Errorf("%v, %s", got, e.URL())
 	}
-	e.ICE, e.Public.URL = ICE{Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db8::1")}, Port: 3478}, "https://tv.example.org"
-	if got := e.Media(); len(got) != 2 || got[1] != netip.MustParseAddrPort("[2001:db8::1]:3478") || e.URL() != "https://tv.example.org" {
+	e.ICE, e.Public.URL = ICE{Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db8::1")}, Port: 3478}, "https://tv.example.org/west"
+	if got := e.Media(); len(got) != 2 || got[1] != netip.MustParseAddrPort("[2001:db8::1]:3478") || e.URL() != "https://tv.example.org/west" {
 		t.Errorf("%v, %s", got, e.URL())
 	}
 	next := *e

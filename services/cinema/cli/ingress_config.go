@@ -15,6 +15,7 @@ type Ingress struct {
 	Control     config.Control   `yaml:"control" doc:"The interface for the controller: HTTPS with certificates on both sides."`
 	Data        GatewayData      `yaml:"data" doc:"Where the gateway is in the network that carries channels."`
 	Public      GatewayPublic    `yaml:"public" doc:"The interface for producers, who publish by WHIP."`
+	ICE         IngressICE       `yaml:"ice" doc:"Where producers reach it for pictures and sound by WHIP, if that is not at public.listen."`
 	MaxChannels int              `yaml:"max_channels" min:"1" max:"1000" doc:"How many channels it has at most, and so how many processes that read sources."`
 	FFmpeg      string           `yaml:"ffmpeg" pattern:"[A-Za-z0-9._/+-]+" form:"the name or path of a program" doc:"The program that reads and transcodes sources, by its path or by a name that is looked for in PATH. ffprobe is looked for beside it."`
 	Announce    config.Announced `yaml:"announce" doc:"Announces the gateway to a controller, instead of an operator adding it there."`
@@ -25,12 +26,17 @@ type GatewayData struct {
 	Address netip.Addr `yaml:"address" doc:"Its IPv4 address there, which must be on one of the machine's interfaces. Empty: the address that control.listen names."`
 }
 
+// IngressICE configures how producers reach the gateway's UDP port.
+type IngressICE struct {
+	Addresses []netip.Addr `yaml:"addresses" doc:"The addresses of a NAT before it, at which producers reach it by UDP: answers name these, and NAT forwards the port of public.listen's number to the gateway. Empty: the address that public.listen names."`
+}
+
 // GatewayPublic configures the public interface of a gateway of Cinema: that for producers or viewers.
 type GatewayPublic struct {
 	Listen         config.Address `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
 	TLS            config.TLS     `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
 	Plaintext      bool           `yaml:"plaintext" doc:"Permits HTTP without TLS elsewhere than on the loopback interface, as behind a proxy: passwords can be read on the way then."`
-	URL            string         `yaml:"url" pattern:"https?://[^/]+" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it. Empty: made from listen."`
+	URL            string         `yaml:"url" pattern:"https?://[^/?#]+(/[^?#]*)?" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it, with the path if a proxy has it below one. Empty: made from listen."`
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" doc:"Addresses of reverse proxies before it: what comes by them counts as that of the client that they name last in X-Forwarded-For. Without it, all that comes by a proxy counts as one client's."`
 }
 
@@ -48,6 +54,7 @@ func DefaultIngress() *Ingress {
 func (g *Ingress) Check(k *config.Checker) {
 	k.Files(g)
 	checkGateway(k, g.Control, g.Data, g.Public, g.Announce)
+	checkICE(k, g.ICE.Addresses)
 	k.Require(g.FFmpeg != "", "ffmpeg", "empty", "the name or path of a program, like ffmpeg")
 }
 
@@ -68,6 +75,18 @@ func checkGateway(k *config.Checker, control config.Control, data GatewayData, p
 	k.Require(addr.Is4() && !addr.IsUnspecified() && !addr.IsMulticast(), "data.address",
 		fmt.Sprintf("not an address that datagrams can come from (%v)", addr), "one IPv4 address of one interface")
 	k.Require(announce.Server != "" || announce.TokenFile == "" && announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
+}
+
+// maxICE bounds the addresses at which others reach a gateway by UDP.
+const maxICE = 8
+
+// checkICE checks the addresses at which others reach a gateway by UDP.
+func checkICE(k *config.Checker, all []netip.Addr) {
+	k.Require(len(all) <= maxICE, "ice.addresses", fmt.Sprintf("%d of them", len(all)), fmt.Sprintf("at most %d", maxICE))
+	for i, a := range all {
+		k.Require(a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == "", fmt.Sprintf("ice.addresses[%d]", i),
+			"not an address that others can use", "a unicast address without a zone, like 192.0.2.1 or 2001:db8::1")
+	}
 }
 
 // maxProxies bounds the prefixes of trusted proxies, because every request is compared with each of

@@ -32,7 +32,8 @@ var ingressWrongs = []configtest.Wrong{
 	{Name: "no program", Text: ingressCerts + "ffmpeg: ''", Line: 2, Key: "ffmpeg", Value: "", Want: "like ffmpeg"},
 	{Name: "a program with flags", Text: ingressCerts + "ffmpeg: 'ffmpeg -v error'", Line: 2, Key: "ffmpeg", Value: "ffmpeg -v error", Want: "name or path"},
 	{Name: "announced to nobody", Text: ingressCerts + "announce: {url: 'https://192.0.2.1:8440'}", Line: 2, Key: "announce.server", Value: "", Want: "announce.url"},
-	{Name: "a URL with a path", Text: ingressCerts + "public: {url: 'https://live.example.org/x'}", Line: 2, Key: "public.url", Value: "https://live.example.org/x", Want: "a URL like"},
+	{Name: "a URL with a query", Text: ingressCerts + "public: {url: 'https://live.example.org/x?y'}", Line: 2, Key: "public.url", Value: "https://live.example.org/x?y", Want: "a URL like"},
+	{Name: "an address that nobody reaches", Text: ingressCerts + "ice: {addresses: [192.0.2.1, '::']}", Line: 2, Key: "ice.addresses[1]", Value: "", Want: "unicast address"},
 	{Name: "a proxy of IPv4 as IPv6", Text: ingressCerts + "public: {trusted_proxies: ['::ffff:192.0.2.1/128']}", Line: 2, Key: "public.trusted_proxies[0]", Value: "", Want: "IPv4 prefix itself"},
 	{Name: "everybody trusted", Text: ingressCerts + "public: {trusted_proxies: [192.0.2.1/32, 0.0.0.0/0]}", Line: 2, Key: "public.trusted_proxies[1]", Value: "", Want: "own addresses"},
 	{Name: "sessions, which agents have", Text: ingressCerts + "sessions: {max: 3}", Line: 2, Key: "sessions", Value: "", Want: "known here"},
@@ -44,7 +45,7 @@ func TestIngressRefuses(t *testing.T) {
 
 func TestIngress(t *testing.T) {
 	g := DefaultIngress()
-	text := strings.ReplaceAll(ingressCerts+ingressPublic+"name: west\nmax_channels: 9\ndata: {address: 10.0.0.1}\nannounce: {server: 'https://192.0.2.9:8443'}\n", "FILE", configtest.File(t))
+	text := strings.ReplaceAll(ingressCerts+ingressPublic+"name: west\nmax_channels: 9\nice: {addresses: [203.0.113.7]}\ndata: {address: 10.0.0.1}\nannounce: {server: 'https://192.0.2.9:8443'}\n", "FILE", configtest.File(t))
 	if err := config.Parse(config.Sources{File: "f.yaml"}, []byte(text), g); err != nil {
 		t.Fatal(err)
 	}

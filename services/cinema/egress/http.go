@@ -27,7 +27,7 @@ var channelName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern, method string, f func(http.ResponseWriter, *http.Request) error) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		answer := func(w http.ResponseWriter, r *http.Request) {
 			err := error(nil)
 			if r.Method == method || method == http.MethodGet && r.Method == http.MethodHead {
 				err = f(w, r)
@@ -38,7 +38,11 @@ func (g *Gateway) Handler() http.Handler {
 			if err != nil {
 				writeRefusal(w, err)
 			}
-		})
+		}
+		mux.HandleFunc(pattern, answer)
+		if pattern != "/" {
+			mux.HandleFunc(pattern+"/{$}", answer) // programs and people append a slash
+		}
 	}
 	handle("/whep/{channel}", http.MethodPost, g.whep)
 	handle("/whep/sessions/{id}", http.MethodDelete, g.deleteSession)
@@ -121,7 +125,12 @@ func (g *Gateway) whep(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/sdp")
-	w.Header().Set("Location", "/whep/sessions/"+v.secret)
+	// The address is relative, because a reverse proxy may have the gateway below a prefix.
+	base := ""
+	if strings.HasSuffix(r.URL.Path, "/") {
+		base = "../"
+	}
+	w.Header().Set("Location", base+"sessions/"+v.secret)
 	w.WriteHeader(http.StatusCreated)
 	_, _ = io.WriteString(w, answer) // a client that does not get it does not connect
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/pion/sdp/v3"
 	"github.com/pion/webrtc/v4"
 
+	"github.com/sluice-net/sluice/services/cinema/candidates"
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
@@ -22,6 +24,7 @@ const maxSections = 8
 // peer is the WebRTC connection to a viewer's player.
 type peer struct {
 	pc           *webrtc.PeerConnection
+	external     []netip.AddrPort // of transport
 	video, audio *webrtc.TrackLocalStaticRTP
 	answer       webrtc.SessionDescription
 	// playoutDelayID is the extension identifier of playoutDelay; zero if the player does not
@@ -38,7 +41,7 @@ func (t *transport) accept(offer string, v *viewer) (*peer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer connection: %w", err)
 	}
-	p := &peer{pc: pc}
+	p := &peer{pc: pc, external: t.external}
 	if err := p.negotiate(offer, v); err != nil {
 		p.close()
 		return nil, err
@@ -142,7 +145,7 @@ func (p *peer) start(ctx context.Context) (string, error) {
 	defer cancel()
 	select {
 	case <-gathered:
-		return p.pc.LocalDescription().SDP, nil
+		return candidates.Replace(p.pc.LocalDescription().SDP, p.external)
 	case <-ctx.Done():
 		return "", fmt.Errorf("addresses of the media transport: %w", context.Cause(ctx))
 	}

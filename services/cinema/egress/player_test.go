@@ -80,7 +80,7 @@ func (p *player) offer() string {
 
 func (p *player) accept(res *http.Response, answer string) {
 	p.t.Helper()
-	p.session = res.Header.Get("Location")
+	p.session = "/whep/" + res.Header.Get("Location")
 	if err := p.pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: answer}); err != nil {
 		p.t.Fatalf("%v: %s", err, answer)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,6 +75,67 @@ func TestBehindProxy(t *testing.T) {
 			ask("127.0.0.2", "203.0.113.1", http.StatusTooManyRequests)
 			ask("127.0.0.3", "127.0.0.2", c.other)
 		})
+	}
+}
+
+// TestBehindPrefix checks that a viewer behind a proxy that has the gateway below a prefix reaches its
+// session by the address that the gateway answers, and that addresses may end with a slash. The site's
+// pages have only relative addresses.
+func TestBehindPrefix(t *testing.T) {
+	w := newWorld(t, nil, "news", "sport")
+	to, err := url.Parse(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(http.StripPrefix("/tv/one", httputil.NewSingleHostReverseProxy(to)))
+	t.Cleanup(proxy.Close)
+	ask := func(method, at, kind, body string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, at, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		res, err := from("127.0.0.1").RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, string(text)
+	}
+	for _, base := range []string{w.url, proxy.URL + "/tv/one"} {
+		for _, slash := range []string{"", "/"} {
+			p := w.newPlayer(webrtc.SettingEngine{})
+			at := base + "/whep/news" + slash
+			res, answer := ask(http.MethodPost, at, "application/sdp", p.offer())
+			if res.StatusCode != http.StatusCreated {
+				t.Fatalf("%s: %s %s", at, res.Status, answer)
+			}
+			p.accept(res, answer)
+			session, err := res.Request.URL.Parse(res.Header.Get("Location"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, text := ask(http.MethodPut, session.String()+"/channel"+slash, "application/json", `{"channel":"sport"}`); res.StatusCode != http.StatusOK {
+				t.Errorf("change at %s: %s %s", session, res.Status, text)
+			}
+			if res, text := ask(http.MethodDelete, session.String()+slash, "", ""); res.StatusCode != http.StatusNoContent {
+				t.Errorf("end at %s: %s %s", session, res.Status, text)
+			}
+		}
+		for _, page := range []string{"/", "/live"} {
+			res, text := ask(http.MethodGet, base+page, "", "")
+			if found := regexp.MustCompile(`(?:href|src)="/[^"]*"`).FindString(text); res.StatusCode != http.StatusOK || found != "" {
+				t.Errorf("%s has %s: %s", base+page, found, res.Status)
+			}
+		}
+	}
+	if res, _ := ask(http.MethodGet, w.url+"/live/", "", ""); res.Header.Get("Location") != "../live" {
+		t.Errorf("%s to %q", res.Status, res.Header.Get("Location"))
 	}
 }
 

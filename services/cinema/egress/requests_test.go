@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -315,5 +316,40 @@ func TestSite(t *testing.T) {
 		if strings.Contains(text, "http://") && !strings.Contains(text, "http://www.w3.org/2000/svg") || strings.Contains(text, "https://") {
 			t.Errorf("%s names another site", path)
 		}
+	}
+}
+
+// TestBehindNAT checks that answers of a gateway behind NAT name the addresses of the configuration, which
+// the machine does not have, and that viewers whom NAT leads to the machine are served.
+func TestBehindNAT(t *testing.T) {
+	for name, public := range map[string]string{"at one address": "127.0.0.1:1", "everywhere": "[::]:1"} {
+		t.Run(name, func(t *testing.T) {
+			outside := []netip.AddrPort{netip.MustParseAddrPort("203.0.113.7:0"), netip.MustParseAddrPort("[2001:db8::7]:0")}
+			w := newWorld(t, func(c *Config) { c.Public, c.Media = public, outside }, "news")
+			p := w.newPlayer(webrtc.SettingEngine{})
+			res, answer := w.ask(http.MethodPost, "/whep/news", "application/sdp", p.offer())
+			var got []string
+			for line := range strings.Lines(answer) {
+				if f := strings.Fields(line); strings.HasPrefix(line, "a=candidate:") && !slices.Contains(got, f[4]) {
+					got = append(got, f[4])
+				}
+			}
+			if strings.Join(got, " ") != "203.0.113.7 2001:db8::7" {
+				t.Fatalf("%s: addresses %v", res.Status, got)
+			}
+			var inside netip.AddrPort
+			for _, a := range w.transport.mux.GetListenAddresses() {
+				if at := a.(*net.UDPAddr).AddrPort(); at.Addr().Unmap() == netip.MustParseAddr("127.0.0.1") {
+					inside = at
+				}
+			}
+			p.accept(res, strings.ReplaceAll(answer, "203.0.113.7 0 ", fmt.Sprintf("127.0.0.1 %d ", inside.Port())))
+			w.until("pictures", func() bool { return len(p.packets("video")) > 0 })
+		})
+	}
+	if text := newWorld(t, func(c *Config) {
+		c.Public, c.Media = "127.0.0.1:1", []netip.AddrPort{netip.MustParseAddrPort("203.0.113.7:0")}
+	}, "news").log.text(); !strings.Contains(text, "NAT must forward") {
+		t.Errorf("the log does not say so: %s", text)
 	}
 }

@@ -25,6 +25,10 @@ func (g *Gateway) site(w http.ResponseWriter, r *http.Request) error {
 		name = "index.html"
 	case "live":
 		name = "live.html"
+	case "live/": // from which relative addresses would lead elsewhere
+		w.Header().Set("Location", "../live")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return nil
 	}
 	kind := contentTypes[path.Ext(name)]
 	text, err := fs.ReadFile(files, path.Join("site", path.Clean("/"+name)))

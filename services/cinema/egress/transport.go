@@ -4,8 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/pion/ice/v4"
@@ -26,6 +29,9 @@ type transport struct {
 	api         *webrtc.API
 	mux         *ice.MultiUDPMuxDefault
 	certificate webrtc.Certificate
+	// external holds the addresses that answers name in the place of those of mux. It is empty unless
+	// the gateway is behind NAT.
+	external []netip.AddrPort
 }
 
 func newTransport(cfg Config) (*transport, error) {
@@ -46,7 +52,7 @@ func newTransport(cfg Config) (*transport, error) {
 		return nil, fmt.Errorf("certificate of the media transport: %w", err)
 	}
 	logs := &logFactory{log: cfg.Log}
-	mux, err := listenMedia(cfg, logs)
+	mux, external, err := listenMedia(cfg, logs)
 	if err != nil {
 		return nil, err
 	}
@@ -54,25 +60,76 @@ func newTransport(cfg Config) (*transport, error) {
 	s.LoggerFactory = logs
 	return &transport{
 		api: webrtc.NewAPI(webrtc.WithMediaEngine(engine), webrtc.WithInterceptorRegistry(senders), webrtc.WithSettingEngine(s)),
-		mux: mux, certificate: *certificate,
+		mux: mux, certificate: *certificate, external: external,
 	}, nil
 }
 
-// listenMedia opens the UDP ports for viewers.
-func listenMedia(cfg Config, logs *logFactory) (*ice.MultiUDPMuxDefault, error) {
+// listenMedia opens the UDP ports for viewers. If the machine does not have an address of cfg.Media, the
+// address is taken for that of a NAT before the machine. Then external holds the addresses that answers are
+// to name; and if the machine has none of the addresses, listenMedia opens the ports at that of cfg.Public.
+func listenMedia(cfg Config, logs *logFactory) (mux *ice.MultiUDPMuxDefault, external []netip.AddrPort, err error) {
 	var all []ice.UDPMux
-	for _, at := range cfg.Media {
-		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+	defer func() {
 		if err != nil {
 			for _, m := range all {
 				_ = m.Close()
 			}
-			return nil, fmt.Errorf("ice: %w", err)
+		}
+	}()
+	listen := func(at netip.AddrPort) error {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+		if err != nil {
+			return fmt.Errorf("ice: %w", err)
 		}
 		enlargeReceiveBuffer(c)
 		all = append(all, ice.NewUDPMuxDefault(ice.UDPMuxParams{Logger: logs.NewLogger("ice"), UDPConn: c}))
+		return nil
 	}
-	return ice.NewMultiUDPMuxDefault(all...), nil
+	for _, at := range cfg.Media {
+		switch err := listen(at); {
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			external = cfg.Media
+			cfg.Log.Warn("viewers are told an address that this machine does not have: NAT must forward its UDP port to this machine", "address", at)
+		case err != nil:
+			return nil, nil, err
+		}
+	}
+	if len(all) == 0 {
+		inside, err := insideAddresses(cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, at := range inside {
+			if err := listen(at); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return ice.NewMultiUDPMuxDefault(all...), external, nil
+}
+
+// insideAddresses returns the addresses at which a gateway behind NAT listens for viewers' media: that of
+// cfg.Public or, if that is unspecified, all of the machine. Link-local addresses are not among them,
+// because they cannot be bound while they are tentative.
+func insideAddresses(cfg Config) (inside []netip.AddrPort, err error) {
+	port := cfg.Media[0].Port()
+	public, err := netip.ParseAddrPort(cfg.Public)
+	if err != nil {
+		return nil, fmt.Errorf("ice: public address: %w", err)
+	}
+	if !public.Addr().IsUnspecified() {
+		return []netip.AddrPort{netip.AddrPortFrom(public.Addr(), port)}, nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("ice: %w", err)
+	}
+	for _, x := range all {
+		if p, err := netip.ParsePrefix(x.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
+			inside = append(inside, netip.AddrPortFrom(p.Addr(), port))
+		}
+	}
+	return inside, nil
 }
 
 // settings returns the settings of WebRTC for a gateway that waits for its viewers at its own

@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-net/sluice/internal/live"
 )
 
-// publishingPage publishes a camera and a microphone at a URL, and shows errors.
+// publishingPage publishes a camera with the given encodings and a microphone at a URL, and shows errors.
 const publishingPage = `<!doctype html><script>
 (async () => {
   const s = await navigator.mediaDevices.getUserMedia({video: {width: 640, height: 360, frameRate: 20}, audio: true});
   const pc = new RTCPeerConnection();
-  for (const t of s.getTracks()) pc.addTransceiver(t, {direction: "sendonly", streams: [s]});
+  for (const t of s.getTracks()) pc.addTransceiver(t, {direction: "sendonly", streams: [s], ...(t.kind === "video" && {sendEncodings: %s})});
   await pc.setLocalDescription(await pc.createOffer());
   const r = await fetch("%s", {
     method: "POST", body: pc.localDescription.sdp, headers: {"Content-Type": "application/sdp", Authorization: "Bearer secret"},
@@ -28,18 +28,27 @@ const publishingPage = `<!doctype html><script>
 </script>`
 
 // TestBrowserPublishes checks that a browser publishes from a page of another site, and sends a
-// key frame on request.
+// key frame on request, with one layer of the picture and with three (simulcast).
 func TestBrowserPublishes(t *testing.T) {
 	live.Test(t)
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("chromium is not installed: scripts/deps.sh test does that")
 	}
+	for name, encodings := range map[string]string{
+		"one layer":    "[{}]",
+		"three layers": `[{rid: "q", scaleResolutionDownBy: 4}, {rid: "h", scaleResolutionDownBy: 2}, {rid: "f"}]`,
+	} {
+		t.Run(name, func(t *testing.T) { browserPublishes(t, encodings) })
+	}
+}
+
+func browserPublishes(t *testing.T, encodings string) {
 	g, all, _ := published(t)
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wrong" {
 			t.Errorf("the page: %s", r.URL.RawQuery)
 		}
-		fmt.Fprintf(w, publishingPage, g.PublicURL()+"/whip/news")
+		fmt.Fprintf(w, publishingPage, encodings, g.PublicURL()+"/whip/news")
 	}))
 	defer page.Close()
 	profile, err := os.MkdirTemp("", "sluice-chromium-")

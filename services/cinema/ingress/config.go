@@ -28,6 +28,9 @@ type Config struct {
 	// UDP at the same port number. A nil PublicTLS means plain HTTP.
 	Public    netip.AddrPort
 	PublicTLS *tls.Config
+	// ICE holds the addresses at which producers reach the gateway's UDP port, with the same number as
+	// Public, if it is behind NAT. Empty means the addresses at which the gateway listens.
+	ICE []netip.Addr
 	// PublicURL is the URL that producers use; if it is empty, it is made from Public.
 	PublicURL string
 	// Proxies are trusted reverse proxies, which name the clients of their requests.

@@ -20,19 +20,25 @@ import (
 
 // producer publishes as a browser does.
 type whipProducer struct {
-	pc           *webrtc.PeerConnection
-	video, audio *webrtc.TrackLocalStaticSample
-	asked        atomic.Int32 // requests for key frames
-	connected    chan struct{}
+	pc        *webrtc.PeerConnection
+	layers    []*webrtc.TrackLocalStaticSample // of the picture, one without simulcast
+	audio     *webrtc.TrackLocalStaticSample
+	rewrite   func(offer string) string // changes the offer, unless it is nil
+	asked     atomic.Int32              // requests for key frames
+	connected chan struct{}
 }
 
-// newWHIPProducer returns a producer with a video codec and Opus.
-func newWHIPProducer(t *testing.T, codec string) *whipProducer {
+// newWHIPProducer returns a producer with a video codec and Opus. With rids, its picture has a layer for
+// each.
+func newWHIPProducer(t *testing.T, codec string, rids ...string) *whipProducer {
 	t.Helper()
 	s := webrtc.SettingEngine{LoggerFactory: discardLogs}
 	s.SetIncludeLoopbackCandidate(true)
 	m := &webrtc.MediaEngine{}
 	if err := m.RegisterDefaultCodecs(); err != nil {
+		t.Fatal(err)
+	}
+	if err := webrtc.ConfigureSimulcastExtensionHeaders(m); err != nil {
 		t.Fatal(err)
 	}
 	pc, err := webrtc.NewAPI(webrtc.WithMediaEngine(m), webrtc.WithSettingEngine(s)).NewPeerConnection(webrtc.Configuration{})
@@ -45,25 +51,47 @@ func newWHIPProducer(t *testing.T, codec string) *whipProducer {
 			t.Error(err)
 		}
 	})
-	if p.video, err = webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: codec}, "v", "s"); err != nil {
-		t.Fatal(err)
-	}
 	if p.audio, err = webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus}, "a", "s"); err != nil {
 		t.Fatal(err)
 	}
-	for _, track := range []webrtc.TrackLocal{p.video, p.audio} {
-		sender, err := pc.AddTrack(track)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go p.listen(sender)
+	p.addLayers(t, codec, rids)
+	sender, err := pc.AddTrack(p.audio)
+	if err != nil {
+		t.Fatal(err)
 	}
+	go p.listen(sender)
 	pc.OnConnectionStateChange(func(state webrtc.PeerConnectionState) {
 		if state == webrtc.PeerConnectionStateConnected {
 			close(p.connected)
 		}
 	})
 	return p
+}
+
+// addLayers adds the tracks of the picture.
+func (p *whipProducer) addLayers(t *testing.T, codec string, rids []string) {
+	t.Helper()
+	var sender *webrtc.RTPSender
+	for i := range max(len(rids), 1) {
+		var options []func(*webrtc.TrackLocalStaticRTP)
+		if len(rids) > 0 {
+			options = append(options, webrtc.WithRTPStreamID(rids[i]))
+		}
+		layer, err := webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: codec}, "v", "s", options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.layers = append(p.layers, layer)
+		if sender == nil {
+			sender, err = p.pc.AddTrack(layer)
+		} else {
+			err = sender.AddEncoding(layer)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	go p.listen(sender)
 }
 
 // listen counts the gateway's requests until the connection ends.
@@ -93,11 +121,21 @@ func (p *whipProducer) offer(t *testing.T) string {
 		t.Fatal(err)
 	}
 	<-gathered
-	return p.pc.LocalDescription().SDP
+	if text := p.pc.LocalDescription().SDP; p.rewrite == nil {
+		return text
+	} else {
+		return p.rewrite(text)
+	}
 }
 
 // post sends an offer.
 func post(t *testing.T, g *Gateway, channel, password, offer string) (status int, location, body string) {
+	t.Helper()
+	return do(t, offerRequest(t, g, channel, password, offer))
+}
+
+// offerRequest returns a request that sends an offer.
+func offerRequest(t *testing.T, g *Gateway, channel, password, offer string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.PublicURL()+"/whip/"+channel, strings.NewReader(offer))
 	if err != nil {
@@ -107,7 +145,7 @@ func post(t *testing.T, g *Gateway, channel, password, offer string) (status int
 	if password != "" {
 		req.Header.Set("Authorization", "Bearer "+password)
 	}
-	return do(t, req)
+	return req
 }
 
 func do(t *testing.T, req *http.Request) (status int, location, body string) {
@@ -126,11 +164,11 @@ func do(t *testing.T, req *http.Request) (status int, location, body string) {
 	return res.StatusCode, res.Header.Get("Location"), string(b)
 }
 
-// publish connects a producer, and returns the address of its session.
+// publish connects a producer, and returns the path of its session.
 func (p *whipProducer) publish(t *testing.T, g *Gateway, channel, password string) string {
 	t.Helper()
 	status, location, answer := post(t, g, channel, password, p.offer(t))
-	if status != http.StatusCreated || !strings.HasPrefix(location, "/whip/sessions/") {
+	if status != http.StatusCreated || !strings.HasPrefix(location, "sessions/") {
 		t.Fatalf("%d %s: %s", status, location, answer)
 	}
 	if !strings.Contains(answer, "b=TIAS:") {
@@ -144,17 +182,20 @@ func (p *whipProducer) publish(t *testing.T, g *Gateway, channel, password strin
 	case <-time.After(time.Minute):
 		t.Fatal("the producer does not connect")
 	}
-	return location
+	return "/whip/" + location
 }
 
-// h264 returns pictures as a camera makes them, 20 a second, each as its units.
-func h264(t *testing.T) [][]byte {
+// h264 returns pictures as a camera makes them, 20 a second, each as its units. The arguments change how
+// ffmpeg encodes them.
+func h264(t *testing.T, args ...string) [][]byte {
 	t.Helper()
 	needFFmpeg(t)
-	cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=20", "-t", "2",
+	all := []string{
+		"-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=20", "-t", "2",
 		"-c:v", "libx264", "-profile:v", "baseline", "-tune", "zerolatency", "-threads", "1", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "300k",
-		"-x264-params", "repeat-headers=1:aud=1", "-f", "h264", "-")
-	out, err := cmd.Output()
+		"-x264-params", "repeat-headers=1:aud=1", "-f", "h264",
+	}
+	out, err := exec.CommandContext(t.Context(), "ffmpeg", append(append(all, args...), "-")...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +228,11 @@ func (p *whipProducer) send(ctx context.Context, t *testing.T, pictures [][]byte
 	defer tick.Stop()
 	silentOpus := []byte{0xf8, 0xff, 0xfe}
 	for i := 0; ; i++ {
-		if err := p.video.WriteSample(sample.Sample{Data: pictures[i%len(pictures)], Duration: each}); err != nil {
-			t.Error(err)
-			return
+		for _, layer := range p.layers {
+			if err := layer.WriteSample(sample.Sample{Data: pictures[i%len(pictures)], Duration: each}); err != nil {
+				t.Error(err)
+				return
+			}
 		}
 		for range 2 {
 			if err := p.audio.WriteSample(sample.Sample{Data: silentOpus, Duration: each / 2}); err != nil {

@@ -30,7 +30,8 @@ type public struct {
 	url        string
 	listener   net.Listener
 	http       *http.Server
-	mux        ice.UDPMux // UDP port of all sessions
+	mux        ice.UDPMux       // UDP port of all sessions
+	external   []netip.AddrPort // addresses that answers name in the place of the port's own; may be empty
 	api        *webrtc.API
 	passwords  *passwordChecker
 	offers     chan struct{} // holds one element for each offer in progress
@@ -56,6 +57,9 @@ func openPublic(g *Gateway) (*public, error) {
 		_ = l.Close()
 		_ = p.mux.Close()
 		return nil, fmt.Errorf("WebRTC: %w", err)
+	}
+	for _, a := range g.cfg.ICE {
+		p.external = append(p.external, netip.AddrPortFrom(a, at.Port()))
 	}
 	p.serveAt(l, g.cfg.PublicTLS != nil)
 	p.url = g.cfg.PublicURL
@@ -108,8 +112,10 @@ func (p *public) serveAt(l net.Listener, encrypted bool) {
 		p.listener = tlsconn.NewListener(p.listener, c)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /whip/{channel}", p.publish)
-	mux.HandleFunc("DELETE /whip/sessions/{id}", p.unpublish)
+	for _, end := range []string{"", "/{$}"} { // programs and people append a slash
+		mux.HandleFunc("POST /whip/{channel}"+end, p.publish)
+		mux.HandleFunc("DELETE /whip/sessions/{id}"+end, p.unpublish)
+	}
 	p.http = &http.Server{
 		Handler:           anyOrigin(mux),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 30 * time.Second,

@@ -14,6 +14,7 @@ import (
 	"github.com/pion/webrtc/v4"
 
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/services/cinema/candidates"
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
@@ -52,11 +53,18 @@ type session struct {
 	keyFrameAskedAt time.Time // last request for a key frame
 }
 
+// errBFrames refuses a producer whose pictures are not sent in the order in which they are shown.
+var errBFrames = errors.New("it sends B-frames, which viewers' browsers show in the wrong order: set the encoder's number of B-frames to 0")
+
 // newSession creates a session for an offer. It replaces the channel's producer if that is
-// silent.
-func (p *public) newSession(c *channel, from netip.Addr, offer string) (*session, error) {
-	if err := checkOffer(offer); err != nil {
+// silent. allLayers reports whether the answer must accept all layers of an offer with simulcast.
+func (p *public) newSession(c *channel, from netip.Addr, text string, allLayers bool) (*session, error) {
+	o, err := parseOffer(text)
+	if err != nil {
 		return nil, err
+	}
+	if !allLayers {
+		o.layers = nil
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
@@ -67,7 +75,7 @@ func (p *public) newSession(c *channel, from netip.Addr, offer string) (*session
 		over(nil)
 		return nil, err
 	}
-	if err := s.negotiate(p.api, offer); err != nil {
+	if err := s.negotiate(p, o); err != nil {
 		over(nil)
 		s.close()
 		return nil, err
@@ -90,8 +98,8 @@ func (p *public) newSession(c *channel, from netip.Addr, offer string) (*session
 }
 
 // negotiate answers the offer.
-func (s *session) negotiate(api *webrtc.API, offer string) error {
-	pc, err := api.NewPeerConnection(webrtc.Configuration{})
+func (s *session) negotiate(p *public, o offer) error {
+	pc, err := p.api.NewPeerConnection(webrtc.Configuration{})
 	if err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
@@ -102,7 +110,7 @@ func (s *session) negotiate(api *webrtc.API, offer string) error {
 			s.end("the connection is " + state.String())
 		}
 	})
-	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: offer}); err != nil {
+	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: o.sdp}); err != nil {
 		return fmt.Errorf("offer: %w", err)
 	}
 	answer, err := pc.CreateAnswer(nil)
@@ -118,7 +126,11 @@ func (s *session) negotiate(api *webrtc.API, offer string) error {
 	case <-time.After(gatherTimeout):
 		return fmt.Errorf("the gateway does not find its own addresses within %v", gatherTimeout)
 	}
-	s.answer, err = checkAnswer(pc.LocalDescription().SDP, s.ch.currentSpec().BitRate)
+	text, err := o.finishAnswer(pc.LocalDescription().SDP, s.ch.currentSpec().BitRate)
+	if err != nil {
+		return err
+	}
+	s.answer, err = candidates.Replace(text, p.external)
 	return err
 }
 
@@ -212,6 +224,11 @@ func (s *session) forward(t *webrtc.TrackRemote, kind uint8) {
 		n, err := p.MarshalTo(buf)
 		if err != nil {
 			continue // longer than a datagram may be
+		}
+		if (media.Packet{Type: kind, Payload: p.Payload}).BSlice() {
+			s.ch.recordRefusal(s.from, errBFrames)
+			s.end(errBFrames.Error())
+			return
 		}
 		s.touch()
 		s.ch.feed(buf[:n])

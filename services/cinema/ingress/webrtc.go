@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,28 +90,70 @@ func newAPI(mux ice.UDPMux, at netip.Addr) (*webrtc.API, error) {
 // maxSections bounds the media sections of an offer.
 const maxSections = 4
 
-// checkOffer validates an offer before anything is created for it.
-func checkOffer(text string) error {
-	var offer sdp.SessionDescription
-	if err := offer.UnmarshalString(text); err != nil {
-		return fmt.Errorf("not SDP: %w", err)
+// needsAllLayers is the part of the User-Agent header by which OBS is known. OBS ends with an error unless
+// the answer accepts all layers of its picture, though a server may accept only some (RFC 8853, 5.3.2).
+const needsAllLayers = "OBS-Studio/"
+
+// offer is a producer's offer, without the layers of its picture (simulcast). So the answer accepts one
+// layer. Which one is up to the producer: it is the first one, or the one whose SSRC the offer declares.
+type offer struct {
+	sdp string
+	// layers holds the attributes with which an answer accepts all layers. The producer then sends
+	// all, of which the gateway uses one. Empty if the offer has no layers.
+	layers []sdp.Attribute
+}
+
+// parseOffer validates an offer before anything is created for it.
+func parseOffer(text string) (offer, error) {
+	var s sdp.SessionDescription
+	if err := s.UnmarshalString(text); err != nil {
+		return offer{}, fmt.Errorf("not SDP: %w", err)
 	}
 	kinds := map[string]int{}
-	for _, m := range offer.MediaDescriptions {
+	for _, m := range s.MediaDescriptions {
 		kinds[m.MediaName.Media]++
 	}
 	switch {
-	case len(offer.MediaDescriptions) > maxSections:
-		return fmt.Errorf("%d media sections, at most %d", len(offer.MediaDescriptions), maxSections)
+	case len(s.MediaDescriptions) > maxSections:
+		return offer{}, fmt.Errorf("%d media sections, at most %d", len(s.MediaDescriptions), maxSections)
 	case kinds["video"] != 1 || kinds["audio"] > 1:
-		return fmt.Errorf("%d sections of video and %d of audio, want one of video and at most one of audio", kinds["video"], kinds["audio"])
+		return offer{}, fmt.Errorf("%d sections of video and %d of audio, want one of video and at most one of audio", kinds["video"], kinds["audio"])
 	}
-	return nil
+	o := offer{}
+	for _, m := range s.MediaDescriptions {
+		o.layers = append(o.layers, acceptedLayers(m)...)
+		m.Attributes = slices.DeleteFunc(m.Attributes, func(a sdp.Attribute) bool { return a.Key == "rid" || a.Key == "simulcast" })
+	}
+	b, err := s.Marshal()
+	if err != nil {
+		return offer{}, fmt.Errorf("not SDP: %w", err)
+	}
+	o.sdp = string(b)
+	return o, nil
 }
 
-// checkAnswer returns an error unless producer and gateway have agreed on the house format's
-// video. It adds the bit rate that the producer's video may have to the answer, and returns the answer.
-func checkAnswer(text string, most units.Rate) (string, error) {
+// acceptedLayers returns the attributes with which an answer accepts the layers of a section of an offer:
+// their identifiers, and the extension of RTP's headers that has the identifier.
+func acceptedLayers(m *sdp.MediaDescription) (all []sdp.Attribute) {
+	simulcast, ok := m.Attribute("simulcast")
+	if !ok {
+		return nil
+	}
+	for _, a := range m.Attributes {
+		switch {
+		case a.Key == "rid":
+			id, _, _ := strings.Cut(a.Value, " ")
+			all = append(all, sdp.NewAttribute("rid", id+" recv"))
+		case a.Key == "extmap" && (strings.HasSuffix(a.Value, " "+sdp.SDESRTPStreamIDURI) || strings.HasSuffix(a.Value, " "+sdp.SDESMidURI)):
+			all = append(all, a)
+		}
+	}
+	return append(all, sdp.NewAttribute("simulcast", "recv"+strings.TrimPrefix(simulcast, "send")))
+}
+
+// finishAnswer returns an error unless producer and gateway have agreed on the house format's video. It
+// adds the bit rate that the producer's video may have, and the layers to accept, to the answer.
+func (o offer) finishAnswer(text string, most units.Rate) (string, error) {
 	var answer sdp.SessionDescription
 	if err := answer.UnmarshalString(text); err != nil {
 		return "", fmt.Errorf("answer: %w", err)
@@ -124,6 +167,7 @@ func checkAnswer(text string, most units.Rate) (string, error) {
 		}
 		video, _ := splitRate(int64(most))
 		m.Bandwidth = append(m.Bandwidth, sdp.Bandwidth{Type: "TIAS", Bandwidth: uint64(video)}, sdp.Bandwidth{Type: "AS", Bandwidth: uint64(video / 1000)})
+		m.Attributes = append(m.Attributes, o.layers...)
 	}
 	b, err := answer.Marshal()
 	return string(b), err

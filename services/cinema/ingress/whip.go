@@ -21,7 +21,7 @@ const (
 // publish answers a producer's offer.
 func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 	from := p.g.cfg.Proxies.Client(r)
-	offer, ok := readOffer(w, r)
+	text, ok := readOffer(w, r)
 	if !ok {
 		return
 	}
@@ -40,7 +40,7 @@ func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "too many offers at once", "try again")
 		return
 	}
-	s, err := p.newSession(c, from, offer)
+	s, err := p.newSession(c, from, text, strings.Contains(r.UserAgent(), needsAllLayers))
 	switch {
 	case errors.Is(err, errPublished):
 		c.recordRefusal(from, err)
@@ -52,7 +52,12 @@ func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/sdp")
-	w.Header().Set("Location", "/whip/sessions/"+s.id)
+	// The address is relative, because a reverse proxy may have the gateway below a prefix.
+	base := ""
+	if strings.HasSuffix(r.URL.Path, "/") {
+		base = "../"
+	}
+	w.Header().Set("Location", base+"sessions/"+s.id)
 	w.WriteHeader(http.StatusCreated)
 	_, _ = io.WriteString(w, s.answer) // a client that does not get it does not connect
 }

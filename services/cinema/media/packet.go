@@ -3,6 +3,7 @@ package media
 import (
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/pion/rtp"
 )
@@ -21,6 +22,7 @@ const MaxDatagram = 1472
 
 // NAL unit types (H.264, table 7-1; RFC 6184, table 1).
 const (
+	nalSlice      = 1 // of a picture that is no key frame
 	nalKeySlice   = 5
 	nalParameters = 7 // a sequence parameter set; a key frame begins with one
 	nalAggregate  = 24
@@ -93,35 +95,104 @@ func (p Packet) Audio() bool { return !p.Control && p.Type == AudioType }
 // contains, or is the first fragment of, a sequence parameter set or a slice of a key frame. KeyFrame
 // may return true for several packets of one access unit, all of which have the same timestamp.
 func (p Packet) KeyFrame() bool {
-	if !p.Video() || len(p.Payload) == 0 {
-		return false
+	for kind := range p.units() {
+		if startsKeyFrame(kind) {
+			return true
+		}
 	}
-	switch kind := nalType(p.Payload[0]); kind {
-	case nalAggregate:
-		return aggregateStartsKeyFrame(p.Payload[1:])
-	case nalFragment:
-		const start = 0x80
-		return len(p.Payload) > 1 && p.Payload[1]&start != 0 && startsKeyFrame(nalType(p.Payload[1]))
-	default:
-		return startsKeyFrame(kind)
+	return false
+}
+
+// BSlice reports whether a slice of a B-frame starts in the packet. A B-frame depends on a later picture,
+// so its encoder sends pictures in another order than that in which they are shown.
+func (p Packet) BSlice() bool {
+	for kind, body := range p.units() {
+		if kind == nalSlice && isB(body) {
+			return true
+		}
+	}
+	return false
+}
+
+// units returns the NAL units that start in a packet of a picture, by their types, each without its
+// header. They are the unit that the packet is, the one whose first fragment it is, or those that it
+// aggregates (STAP-A; RFC 6184, section 5.7.1), each of which has a length field of two bytes. A unit
+// that is longer than the rest of the packet ends the sequence.
+func (p Packet) units() iter.Seq2[byte, []byte] {
+	return func(yield func(byte, []byte) bool) {
+		b := p.Payload
+		if !p.Video() || len(b) == 0 {
+			return
+		}
+		switch kind := nalType(b[0]); kind {
+		case nalAggregate:
+			for b = b[1:]; len(b) > 2; {
+				n := int(b[0])<<8 | int(b[1])
+				if b = b[2:]; n == 0 || n > len(b) || !yield(nalType(b[0]), b[1:n]) {
+					return
+				}
+				b = b[n:]
+			}
+		case nalFragment:
+			const start = 0x80
+			if len(b) > 1 && b[1]&start != 0 {
+				yield(nalType(b[1]), b[2:])
+			}
+		default:
+			yield(kind, b[1:])
+		}
 	}
 }
 
-// aggregateStartsKeyFrame reports whether a key frame may start in a STAP-A (RFC 6184, section 5.7.1),
-// a packet of several units, each of which has a length field of two bytes. A unit that is longer than
-// the rest of the packet ends the search.
-func aggregateStartsKeyFrame(b []byte) bool {
-	for len(b) > 2 {
-		n := int(b[0])<<8 | int(b[1])
-		if b = b[2:]; n == 0 || n > len(b) {
-			return false
-		}
-		if startsKeyFrame(nalType(b[0])) {
-			return true
-		}
-		b = b[n:]
+// isB reports whether a slice is part of a B-frame, given the slice's header (H.264, 7.3.3). A slice that
+// is cut off in its type is not.
+func isB(header []byte) bool {
+	b := bits{b: header}
+	b.expGolomb() // first_mb_in_slice
+	kind := b.expGolomb()
+	return kind == 1 || kind == 6 // table 7-6
+}
+
+// bits reads bits, the most significant bit of a byte first.
+type bits struct {
+	b  []byte
+	at int // index of the next bit
+}
+
+// next returns the next bit, and reports whether there is one.
+func (r *bits) next() (bit int, ok bool) {
+	if r.at >= 8*len(r.b) {
+		return 0, false
 	}
-	return false
+	bit = int(r.b[r.at/8]>>(7-r.at%8)) & 1
+	r.at++
+	return bit, true
+}
+
+// expGolomb returns the next number in Exp-Golomb code (H.264, 9.1), or -1 if it is cut off or has more
+// than 16 bits.
+func (r *bits) expGolomb() int {
+	zeros := 0
+	for {
+		bit, ok := r.next()
+		if !ok || zeros > 16 {
+			r.at = 8 * len(r.b)
+			return -1
+		}
+		if bit == 1 {
+			break
+		}
+		zeros++
+	}
+	n := 1
+	for range zeros {
+		bit, ok := r.next()
+		if !ok {
+			return -1
+		}
+		n = n<<1 | bit
+	}
+	return n - 1
 }
 
 func nalType(header byte) byte { return header & 0x1f }

@@ -161,8 +161,47 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if p.Video() && p.Audio() || p.Control && (p.Video() || p.Audio() || len(p.Payload) > 0) || p.KeyFrame() && !p.Video() || len(p.Payload) > len(b) {
+		if p.Video() && p.Audio() || p.Control && (p.Video() || p.Audio() || len(p.Payload) > 0) || (p.KeyFrame() || p.BSlice()) && !p.Video() || len(p.Payload) > len(b) {
 			t.Errorf("%+v cannot be", p)
 		}
 	})
+}
+
+// TestBSlice checks that slices of B-frames are recognised in each kind of packet.
+func TestBSlice(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		payload []byte
+		want    bool
+	}{
+		// The bits after the header are first_mb_in_slice and slice_type as Exp-Golomb codes.
+		{"P (0)", []byte{0x41, 0b1_1_000000}, false},
+		{"B (1)", []byte{0x01, 0b1_010_0000}, true},
+		{"I (2)", []byte{0x41, 0b1_011_0000}, false},
+		{"P only (5)", []byte{0x41, 0b1_00110_00}, false},
+		{"B only (6)", []byte{0x01, 0b1_00111_00}, true},
+		{"I only (7)", []byte{0x41, 0b1_0001000}, false},
+		{"B, of a later macroblock", []byte{0x01, 0b0001001_0, 0b10_000000}, true},
+		{"a key frame's slice", []byte{0x65, 0b1_010_0000}, false},
+		{"parameters", []byte{0x67, 0b1_010_0000}, false},
+		{"first fragment", []byte{0x5c, 0x81, 0b1_010_0000}, true},
+		{"later fragment", []byte{0x5c, 0x01, 0b1_010_0000}, false},
+		{"first fragment of a key frame", []byte{0x5c, 0x85, 0b1_010_0000}, false},
+		{"aggregate", []byte{nalAggregate, 0, 2, 0x41, 0b1_1_000000, 0, 2, 0x01, 0b1_010_0000}, true},
+		{"aggregate without", []byte{nalAggregate, 0, 2, 0x41, 0b1_1_000000}, false},
+		{"aggregate that is cut off", []byte{nalAggregate, 0, 9, 0x01, 0b1_010_0000}, false},
+		{"empty", nil, false},
+		{"header only", []byte{0x01}, false},
+		{"fragment header only", []byte{0x5c, 0x81}, false},
+		{"zeros", []byte{0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, false},
+		{"cut off in the slice type", []byte{0x01, 0b0001001_0}, false},
+	} {
+		p := Packet{Type: VideoType, Payload: c.payload}
+		if got := p.BSlice(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	if (Packet{Type: AudioType, Payload: []byte{0x01, 0b1_010_0000}}).BSlice() {
+		t.Error("sound is taken for a B-frame")
+	}
 }

@@ -233,25 +233,12 @@ func (b *reorderBuffer) due() time.Time {
 	return b.since.Add(reorderTimeout)
 }
 
-// hasParameterSet reports whether the packet contains a sequence parameter set. In the house format, a
+// hasParameterSet reports whether a sequence parameter set starts in the packet. In the house format, a
 // key frame's access unit starts with one.
 func (p Packet) hasParameterSet() bool {
-	if !p.Video() || len(p.Payload) == 0 {
-		return false
-	}
-	switch nalType(p.Payload[0]) {
-	case nalParameters:
-		return true
-	case nalAggregate:
-		for b := p.Payload[1:]; len(b) > 2; {
-			n := int(b[0])<<8 | int(b[1])
-			if b = b[2:]; n == 0 || n > len(b) {
-				return false
-			}
-			if nalType(b[0]) == nalParameters {
-				return true
-			}
-			b = b[n:]
+	for kind := range p.units() {
+		if kind == nalParameters {
+			return true
 		}
 	}
 	return false

@@ -25,7 +25,7 @@ export class Grid {
     }
     this.busy = true;
     const next = frame();
-    next.src = `/thumbnails/${encodeURIComponent(name)}?${Date.now()}`;
+    next.src = `thumbnails/${encodeURIComponent(name)}?${Date.now()}`;
     const late = new Promise((resolve) => setTimeout(resolve, pictureAge, false));
     const came = await Promise.race([late, next.decode().then(() => true, () => false)]);
     this.busy = false;

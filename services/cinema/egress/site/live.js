@@ -21,7 +21,7 @@ refresh();
 async function refresh() {
   for (;;) {
     try {
-      const res = await fetch("/channels", { signal: AbortSignal.timeout(poll) });
+      const res = await fetch("channels", { signal: AbortSignal.timeout(poll) });
       if (res.ok) {
         list((await res.json()).channels.filter((c) => c.publish_at));
       }

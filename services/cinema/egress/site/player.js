@@ -2,7 +2,7 @@
 
 import { Frames } from "./frames.js";
 import { LightSession, whyNot } from "./light.js";
-import { Full, Refused } from "./session.js";
+import { Full, gatewayAt, Refused } from "./session.js";
 import { WhepSession } from "./whep.js";
 
 // A session of which nothing comes for so long may be over, in milliseconds.
@@ -11,6 +11,8 @@ const look = 250;
 const again = 1000;
 // WebRTC that does not connect within so long is given up for a WebSocket, if that can be.
 const connectTime = 3000;
+// ownGateway is the gateway that the page came from.
+const ownGateway = gatewayAt(new URL(".", import.meta.url));
 // So many other gateways are asked when one is full: what is known of their room may be old.
 const mostAsked = 4;
 
@@ -37,7 +39,7 @@ export class Player {
 
   // base is the gateway that is asked.
   get base() {
-    return this.session?.base ?? location.origin;
+    return this.session?.base ?? ownGateway;
   }
 
   // watch shows a channel. A password that is given is kept for as long as the page is there.
@@ -249,13 +251,13 @@ export class Player {
 // others are the gateways with room, the one with the most first.
 function others(gateways, own) {
   return gateways
-    .filter((g) => g.room > 0 && g.url && new URL(g.url).origin !== own)
+    .filter((g) => g.room > 0 && g.url && gatewayAt(g.url) !== own)
     .sort((a, b) => b.room - a.room)
-    .map((g) => new URL(g.url).origin);
+    .map((g) => gatewayAt(g.url));
 }
 
 // instead are the gateways to ask when one is full, each once: that which it names, and others.
 function instead(full, gateways, base) {
-  const named = full.location ? [new URL(full.location).origin] : [];
+  const named = full.location ? [gatewayAt(full.location)] : [];
   return [...new Set([...named, ...others(gateways, base)])].filter((o) => o !== base).slice(0, mostAsked);
 }

@@ -29,6 +29,13 @@ export class Full extends Refused {
   }
 }
 
+// gatewayAt returns the address of a gateway in the form in which requests begin with it: without a slash
+// at its end. It has the prefix that a proxy has the gateway below.
+export function gatewayAt(url) {
+  const { origin, pathname } = new URL(url);
+  return origin + pathname.replace(/\/+$/, "");
+}
+
 // Session is a player's connection to a gateway. It stays when the channel changes. What
 // extends it has open, ask and close.
 export class Session {

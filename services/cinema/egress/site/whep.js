@@ -57,7 +57,7 @@ export class WhepSession extends Session {
       throw await refusal(res);
     }
     this.base = base;
-    this.url = new URL(res.headers.get("Location"), base).href;
+    this.url = new URL(res.headers.get("Location"), res.url).href;
     this.channel = channel;
     await this.pc.setRemoteDescription({ type: "answer", sdp: apart(await res.text()) });
   }
