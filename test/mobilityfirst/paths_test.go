@@ -241,3 +241,28 @@ func TestControllerAway(t *testing.T) {
 	t.Logf("a chunk has taken %v at most since then", slowest)
 	send(t, a, b, 5, 1<<20)
 }
+
+// TestControllerEnds checks what names do when their controller has ended, even before it has known the links: those at
+// hosts between which there is a path find each other by its labels, whether they are known or new.
+func TestControllerEnds(t *testing.T) {
+	begin(t)
+	l := lab.New(t, line("mfends"))
+	c := control(t, l)
+	at, _ := run(t, l.Host("a"))
+	bt, _ := run(t, l.Host("b"))
+	a, _ := open(t, at)
+	b, _ := open(t, bt)
+	known(t, c)
+	send(t, a, b, 1, 1000)
+	c.stop()
+	x, _ := open(t, at)
+	y, _ := open(t, bt)
+	z, _ := open(t, at)
+	send(t, x, b, 5, 1<<20)
+	send(t, y, a, 1, 1000)
+	send(t, y, z, 1, 1000)
+	if _, err := z.Ping(b.Name, patience); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "all packets have had labels", func() bool { return total(labelled(t, l.Switch("s2"))) >= 5<<20/1500 })
+}

@@ -71,7 +71,9 @@ type PathRequest struct {
 	// Back and Forth are the VLAN tags of the path that was set up for this request: Back is the
 	// tag of frames to the requester, and Forth that of frames from the requester; zero stands for
 	// none. Lease is how long the path exists unless it is requested again, in ms. The controller
-	// that sets up the path fills these fields in; the requester leaves them zero.
+	// that sets up the path fills these fields in. The requester leaves them zero, except for Forth
+	// if it sends the request by a label that it knows already; the receiver then answers by its own
+	// label for the requester's place.
 	Back, Forth uint16
 	Lease       uint32
 	// Hello identifies the requester.

@@ -249,7 +249,7 @@ func TestFarIsBounded(t *testing.T) {
 	for i := range maxNeighbours {
 		p := at(byte(i%200+1), uint16(2*(i/200+1)))
 		hello := record.SignHello(newKey(byte(i)), 1, p.mac, 0)
-		h.neighbours.learn(frame.GUID{byte(i), byte(i >> 8)}, &hello, p, label{}, now)
+		h.neighbours.learn(frame.GUID{byte(i), byte(i >> 8)}, &hello, p, 0, now)
 	}
 	if n := len(h.neighbours.byName); n > maxNeighbours/2 || n != h.neighbours.far {
 		t.Errorf("%d names from afar are remembered, %d are counted", n, h.neighbours.far)

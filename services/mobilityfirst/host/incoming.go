@@ -72,7 +72,7 @@ func (h *Host) openIncoming(at place, d *frame.StreamData, now time.Time) *incom
 	if in.endpoint == nil || in.account.streams > maxIncoming/8 || in.account.far && h.memory.farStreams > maxIncoming/2 || h.incoming[d.Stream.Session()] != nil || !h.makeRoom(now) || !h.allocate(in.account, in.window, now) {
 		h.memory.countStream(in.account, -1)
 		h.memory.removeIfEmpty(in.account)
-		h.refuse(at, peer.tag(at, now), d.Stream, frame.ResetRefused, now)
+		h.refuse(at, peer.tag(at), d.Stream, frame.ResetRefused, now)
 		return nil
 	}
 	in.receiver = stream.NewReceiver(stream.ReceiverConfig{
@@ -196,7 +196,7 @@ type sentReset struct {
 // incomplete chunks again.
 func (in *incoming) end(reason frame.ResetReason) {
 	h, r := in.host, frame.StreamReset{Stream: in.receiver.Stream, Reason: reason, Taken: in.receiver.Ack().Taken}
-	in.link.sendControl(in.mac, in.peer.tag(in.place, time.Now()), &r)
+	in.link.sendControl(in.mac, in.peer.tag(in.place), &r)
 	if len(h.sentResets) < maxSentResets {
 		h.sentResets[r.Stream.Session()] = sentReset{in.place, r, in.lastProgress}
 	}

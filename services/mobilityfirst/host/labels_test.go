@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,4 +114,55 @@ func TestNoTagsPass(t *testing.T) {
 			})
 		})
 	}
+}
+
+// When the controller has ended and broadcasts reach nobody, a stream that has a path continues
+// after its lease. Other applications find names at the same two hosts by the same labels: known and
+// new ones, in both directions, also for multicast.
+func TestNoController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s := &maker{}, newSegment(0)
+		m.makes.Store(true)
+		var ended atomic.Bool
+		s.edit = func(b []byte) []byte {
+			if b = m.edit(b); ended.Load() && b[13] == 0 {
+				return nil // the switches only have rules for labels
+			}
+			return b
+		}
+		ha, _ := runHost(t, Options{}, 1, s)
+		hb, _ := runHost(t, Options{}, 9, s)
+		a, b := attach(t, ha, 1), attach(t, hb, 2)
+		exchange := func(from, to *Endpoint, service frame.Service) {
+			t.Helper()
+			became := make(chan error, 1)
+			if err := from.Send(t.Context(), to.Name, service, make([]byte, 5000), func(err error) { became <- err }); err != nil {
+				t.Fatal(err)
+			}
+			receive(t, to)
+			if err := <-became; err != nil {
+				t.Fatal(err)
+			}
+		}
+		exchange(a, b, 0)
+		ended.Store(true)
+		for range 3 * int(leaseMade/time.Second) {
+			exchange(a, b, 0)
+			pause.For(time.Second, "the lease ends by the clock")
+		}
+		x, y := attach(t, ha, 3), attach(t, hb, 4)
+		exchange(x, b, 0)
+		exchange(y, a, 0)
+		exchange(y, attach(t, ha, 7), 0)
+		exchange(attach(t, ha, 5), b, frame.Multicast)
+		pingCtx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := attach(t, ha, 6).Ping(pingCtx, b.Name); err != nil {
+			t.Error(err)
+		}
+		for range 3 * int(leaseMade/time.Second) {
+			exchange(x, b, 0)
+			pause.For(time.Second, "the path is used beyond its lease")
+		}
+	})
 }

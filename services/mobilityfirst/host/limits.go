@@ -15,9 +15,10 @@ import (
 const (
 	signaturesPerPlace, signaturesPerKind = 50, 500
 	answersPerPlace, answersPerKind       = 200, 2000
-	// maxRequests limits the requests for paths that the host sends per second, and
-	// maxInducedRequests those of them that messages of others cause.
-	maxRequests, maxInducedRequests = 500, 100
+	// maxRequests limits the requests for paths that the host broadcasts per second,
+	// maxInducedRequests those of them that messages of others cause, and maxLabelledRequests the
+	// requests that it sends by labels.
+	maxRequests, maxInducedRequests, maxLabelledRequests = 500, 100, 500
 	// maxSources limits the places of each kind that have limiters of their own; further places of
 	// the kind share those of one place.
 	maxSources = 1024
@@ -32,7 +33,7 @@ type limits struct {
 	// farKnown hold the places of far hosts, which are on none of the host's links, in the same
 	// way.
 	unknown, known, farUnknown, farKnown places
-	requests, induced                    *rate.Limiter
+	requests, induced, labelled          *rate.Limiter
 }
 
 // places holds the limiters of the places of one kind.
@@ -53,6 +54,7 @@ func (l *limits) init() {
 	l.farUnknown.init()
 	l.farKnown.init()
 	l.requests, l.induced = rate.NewLimiter(maxRequests, maxRequests), rate.NewLimiter(maxInducedRequests, maxInducedRequests)
+	l.labelled = rate.NewLimiter(maxLabelledRequests, maxLabelledRequests)
 }
 
 func (p *places) init() {

@@ -371,7 +371,7 @@ func (l *link) collect(buffers *[batch][]byte, chunks bool) (frames [][]byte, mo
 			continue
 		}
 		ack := in.receiver.Ack()
-		add(in.mac, in.peer.tag(in.place, now), &ack)
+		add(in.mac, in.peer.tag(in.place), &ack)
 	}
 	for chunks && len(frames) < batch && len(l.active) > 0 {
 		p := l.active[0]

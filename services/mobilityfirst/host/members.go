@@ -26,13 +26,16 @@ func (m *multicast) search(now time.Time) {
 	m.schedule(now)
 }
 
-// sendRequests sends the request on all links. Hosts beyond them are not found, because the name
-// service knows only one host of a name.
+// sendRequests sends the request on all links and, if no host has answered the first one, by labels.
+// Hosts beyond the links are not found, because the name service knows only one host of a name.
 func (m *multicast) sendRequests(now time.Time) {
 	if m.askedAt = now; !m.host.limits.requests.AllowN(now, 1) {
 		return
 	}
 	broadcastAll(m.host, func(l *link) frame.Frame { return m.pathRequest(l) })
+	if m.attempts > 0 && m.answeredAt.IsZero() {
+		m.host.requestByLabels(m.to, m.pathRequest, now)
+	}
 }
 
 // requestMembers sends the request to the known members that have not answered, at their last

@@ -69,29 +69,18 @@ const minRepeatInterval = 300 * time.Millisecond
 func (n *neighbour) unlabel(at place) {
 	for i := range n.places {
 		if n.places[i].place == at {
-			n.places[i].label = label{}
+			n.places[i].tag = 0
 		}
 	}
 }
 
-// route is a place with the label by which it is reached.
+// route is a place with the label by which it is reached: the VLAN tag of a path that the network
+// has set up, or zero. A label is used until the neighbour's next request or answer, also after its
+// lease. It then still leads to the same host, or the switches drop the frames and the neighbour
+// requests another path.
 type route struct {
 	place
-	label
-}
-
-// label is the VLAN tag of a path that the network has set up.
-type label struct {
-	tag     uint16    // zero for none
-	expires time.Time // when the path ends
-}
-
-// tagAt returns the tag of frames that are sent now.
-func (l label) tagAt(now time.Time) uint16 {
-	if now.After(l.expires) {
-		return 0
-	}
-	return l.tag
+	tag uint16
 }
 
 // neighbours indexes neighbours by name and by place.
@@ -107,7 +96,7 @@ func (t *neighbours) init() {
 
 // learn records a verified hello. It returns nil if there is no room, or if the hello is older than
 // the last one; old reports the latter. Only an unsolicited hello can be too old.
-func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, way label, now time.Time) (n *neighbour, old bool) {
+func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, tag uint16, now time.Time) (n *neighbour, old bool) {
 	n = t.byName[name]
 	if n != nil && hello.Number < n.number && hello.Challenge == 0 {
 		return nil, true
@@ -123,7 +112,7 @@ func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, way la
 		}
 		t.byPlace[at] = append(t.byPlace[at], n)
 	}
-	n.places = slices.Insert(n.places, 0, route{at, way})
+	n.places = slices.Insert(n.places, 0, route{at, tag})
 	if len(n.places) > maxPlaces {
 		t.forgetPlace(n, n.places[maxPlaces].place)
 		n.places = n.places[:maxPlaces]
@@ -166,10 +155,10 @@ func (t *neighbours) find(name frame.GUID, at place) *neighbour {
 }
 
 // tag returns the VLAN tag of frames to a place of the neighbour.
-func (n *neighbour) tag(at place, now time.Time) uint16 {
+func (n *neighbour) tag(at place) uint16 {
 	for _, r := range n.places {
 		if r.place == at {
-			return r.label.tagAt(now)
+			return r.tag
 		}
 	}
 	return 0
@@ -250,10 +239,10 @@ func (t *neighbours) removeLink(l *link) {
 	}
 }
 
-// tagTo returns the VLAN tag of frames to a place, whichever neighbour is there.
-func (t *neighbours) tagTo(at place, now time.Time) uint16 {
-	for _, n := range t.byPlace[at] {
-		return n.tag(at, now)
+// tagTo returns the VLAN tag of frames to a place: that of the neighbour which was last heard there.
+func (t *neighbours) tagTo(at place) uint16 {
+	if len(t.byPlace[at]) == 0 {
+		return 0
 	}
-	return 0
+	return slices.MaxFunc(t.byPlace[at], func(a, b *neighbour) int { return a.lastHello.Compare(b.lastHello) }).tag(at)
 }

@@ -204,11 +204,12 @@ func (o *outgoing) handleAck(a *frame.StreamAck, at place, now time.Time) {
 	o.activate()
 }
 
-// confirmed records that frames sent by the path have been acknowledged.
+// confirmed records that frames sent by the path have been acknowledged. The path is then valid for
+// some time more, also if the network cannot renew the lease of its label.
 func (p *path) confirmed(now time.Time) {
 	p.acked, p.silences = true, 0
-	if p.tag == 0 {
-		p.expires = now.Add(lease)
+	if until := now.Add(lease); until.After(p.expires) {
+		p.expires = until
 	}
 }
 

@@ -18,7 +18,10 @@ type path struct {
 	acked    bool // the receiver has acknowledged a frame sent by it
 	silences int  // how often in a row the receiver has not answered in time
 	place
-	tag     uint16 // the label, zero for none
+	tag uint16 // the label, zero for none
+	// leasedUntil is when the network's lease of the label ends.
+	leasedUntil time.Time
+	// expires is when the path may no longer be used, unless the receiver answers by it until then.
 	expires time.Time
 	number  uint64 // the number of the hello in the answer
 	// instance tells the answering host apart from others that have the name.
@@ -33,7 +36,8 @@ type path struct {
 }
 
 const (
-	// lease is how long a path without a label is valid.
+	// lease is how long a path that the network has not leased is valid, and how long any path is
+	// valid after the receiver has last answered by it.
 	lease = 30 * time.Second
 	// unlabelledRenewal is the time after which a path without a label is requested again: by then
 	// the network may be able to set up one with a label.
@@ -48,10 +52,12 @@ func (p *path) renewAt() time.Time {
 	if p.tag == 0 {
 		return p.foundAt.Add(unlabelledRenewal)
 	}
-	return p.expires.Add(-lease / 2)
+	return p.leasedUntil.Add(-lease / 2)
 }
 
-// requestPath requests a path to the name on all links.
+// requestPath requests a path to the name on all links. If a stream without a path has no answer to
+// its first request, requestPath also sends the request by labels: without a controller, the
+// switches may forward nothing else.
 func (o *outgoing) requestPath(now time.Time) {
 	h := o.host
 	o.pausedPath = nil
@@ -70,6 +76,9 @@ func (o *outgoing) requestPath(now time.Time) {
 	case h.limits.requests.AllowN(now, 1):
 		o.askedAt = now
 		broadcastAll(h, func(l *link) frame.Frame { return o.pathRequest(l) })
+		if o.attempts > 0 && o.path == nil && !now.Before(o.noLabelsUntil) {
+			h.requestByLabels(o.to, o.pathRequest, now)
+		}
 		if p := o.path; p != nil && p.link.isFar() {
 			o.requestAt([]netip.AddrPort{udplink.Addr(p.mac)})
 		}
@@ -80,6 +89,34 @@ func (o *outgoing) requestPath(now time.Time) {
 	o.nextRequest = now.Add(min(initialRetry<<min(o.attempts, 10), maxRetry))
 	o.attempts++
 	o.schedule(now)
+}
+
+// maxLabelled is the number of places to which one request is sent by labels.
+const maxLabelled = 16
+
+// requestByLabels sends a request for a name to places to which the host knows labels: first to
+// those of the name, then to others, where the name may be as well. The request contains the label,
+// so that the answer grants a path with it.
+func (h *Host) requestByLabels(to frame.GUID, request func(*link) *frame.PathRequest, now time.Time) {
+	asked := map[place]bool{}
+	ask := func(at place) {
+		tag := h.neighbours.tagTo(at)
+		if tag == 0 || asked[at] || len(asked) == maxLabelled || !at.link.up || !h.limits.labelled.AllowN(now, 1) {
+			return
+		}
+		asked[at] = true
+		q := request(at.link)
+		q.Forth = tag
+		at.link.sendControl(at.mac, tag, q)
+	}
+	if n := h.neighbours.byName[to]; n != nil {
+		for _, r := range n.places {
+			ask(r.place)
+		}
+	}
+	for at := range h.neighbours.byPlace {
+		ask(at)
+	}
 }
 
 // newRequestID returns a random ID for a request, and the challenge of its answers.

@@ -65,7 +65,7 @@ func (h *Host) handle(at place, f frame.Frame, now time.Time) {
 		}
 	case *frame.StreamQuery:
 		if in := h.incoming[f.Stream.Session()]; in == nil || in.receiver.Stream != f.Stream {
-			h.refuse(at, h.neighbours.tagTo(at, now), f.Stream, frame.ResetUnknown, now)
+			h.refuse(at, h.neighbours.tagTo(at), f.Stream, frame.ResetUnknown, now)
 		} else if in.acceptFrom(at) {
 			in.link.acknowledge(in)
 		}
@@ -157,6 +157,9 @@ func (h *Host) handleRequest(at place, q *frame.PathRequest, now time.Time) {
 	if at.link.isFar() {
 		q.Back, q.Forth = 0, 0 // far hosts use no labels
 	}
+	if q.Forth != 0 && q.Back == 0 { // the requester uses a path that the network has set up before
+		q.Back = h.neighbours.tagTo(at)
+	}
 	back := q.Back
 	if n := h.neighbours.byName[who]; n != nil && n.lastRequest == q.ID && q.Service&frame.Multicast != 0 {
 		back = 0 // another host has answered: if this host's answer was lost, the label may be the cause
@@ -164,7 +167,7 @@ func (h *Host) handleRequest(at place, q *frame.PathRequest, now time.Time) {
 	if n := h.neighbours.byName[who]; n != nil && n.distrustsLabels(q, now) || o != nil && now.Before(o.noLabelsUntil) {
 		q.Back, q.Forth = 0, 0
 	}
-	n, old := h.neighbours.learn(who, &q.Hello, at, label{q.Back, now.Add(min(q.LeaseTime(), maxLease))}, now)
+	n, old := h.neighbours.learn(who, &q.Hello, at, q.Back, now)
 	if old && !at.link.isFar() && h.limits.induced.AllowN(now, 1) {
 		// A newer hello of the name is known. It may have come from another host with the name, or
 		// the clock of the requesting host was set back. The answer to a request that this host
@@ -181,7 +184,7 @@ func (h *Host) handleRequest(at place, q *frame.PathRequest, now time.Time) {
 	if at.link.isFar() {
 		g.Token = h.token(at, who, q.Destination, now)
 	}
-	if g.Label == 0 {
+	if g.Label == 0 || g.Lease == 0 {
 		g.Lease = uint32(lease.Milliseconds())
 	}
 	at.link.sendControl(at.mac, min(q.Back, back), &g)
@@ -221,11 +224,11 @@ func (h *Host) handleGrant(at place, g *frame.PathGrant, now time.Time) {
 	if o != nil && now.Before(o.noLabelsUntil) {
 		g.Label, until = 0, now.Add(lease)
 	}
-	h.neighbours.learn(who, &g.Hello, there, label{g.Label, until}, now)
+	h.neighbours.learn(who, &g.Hello, there, g.Label, now)
 	if g.Token != 0 && m == nil {
 		at.link.sendControl(there.mac, 0, &frame.PathConfirm{Source: o.from, Destination: o.to, Token: g.Token, Stream: o.sender.Stream})
 	}
-	p := &path{foundAt: now, place: there, tag: g.Label, expires: until, number: g.Hello.Number, instance: g.Instance}
+	p := &path{foundAt: now, place: there, tag: g.Label, leasedUntil: until, expires: until, number: g.Hello.Number, instance: g.Instance}
 	switch {
 	case m != nil:
 		m.handleGrant(o, p, now)
