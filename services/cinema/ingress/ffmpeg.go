@@ -135,7 +135,7 @@ func (f *ffmpegSource) startWith(ctx context.Context, properties sourcePropertie
 	port := uint16(conn.LocalAddr().(*net.UDPAddr).Port)
 	p := &process{conn: conn, stderr: &tail{source: f.source.address}, reading: make(chan time.Duration, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	p.cmd = f.command(p.ctx, p.stderr, f.source.command(f.ch.currentSpec(), port, properties))
+	p.cmd = f.command(p.ctx, p.stderr, f.source.command(f.ch.currentSpec(), port, time.Now(), properties))
 	p.cmd.Stdin = stdin
 	if err := p.cmd.Start(); err != nil {
 		p.cancel(nil)
@@ -203,15 +203,14 @@ func (f *ffmpegSource) command(ctx context.Context, stderr *tail, args []string)
 func (f *ffmpegSource) read(conn *net.UDPConn, blind bool, end context.CancelCauseFunc) time.Duration {
 	buf := make([]byte, media.MaxDatagram+1)
 	var first time.Time
-	var sound pacer
-	var pictures pictureLine
+	var pace pacer
 	last := time.Now()
 	for {
 		now := time.Now()
-		for _, raw := range append(sound.release(now), pictures.release(now)...) {
+		for _, raw := range pace.release(now) {
 			f.ch.feed(raw)
 		}
-		_ = conn.SetReadDeadline(pictures.due(sound.due(now.Add(time.Second))))
+		_ = conn.SetReadDeadline(pace.due(now.Add(time.Second)))
 		n, _, err := conn.ReadFromUDPAddrPort(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -235,14 +234,10 @@ func (f *ffmpegSource) read(conn *net.UDPConn, blind bool, end context.CancelCau
 		if first.IsZero() {
 			first = now
 		}
-		delay := sound.delay(now)
-		switch {
-		case err == nil && p.Audio():
-			sound.add(p, buf[:n], now)
-		case delay > 0 || len(pictures.held) > 0:
-			pictures.add(buf[:n], now, delay)
-		default:
+		if err != nil { // feed counts it
 			f.ch.feed(buf[:n])
+			continue
 		}
+		pace.add(p, buf[:n], now)
 	}
 }

@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/pion/rtcp"
+
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
 const (
-	// maxHold bounds how long a packet of sound is held, and maxHeld how many are held. ffmpeg's
-	// muxer for MPEG-TS collects up to 0.7 s of sound.
+	// maxHold bounds how long a packet is held, and maxHeld how many packets of sound are held.
+	// ffmpeg's muxer for MPEG-TS collects up to 0.7 s of sound.
 	maxHold = time.Second
 	maxHeld = 64
-	// slack is by how much the delay of packets may exceed the delay that the last clumps needed
+	// slack is by how much the delay of sound may exceed the delay that the last clumps needed
 	// before it is reduced by fastStep per packet. (A clump is a group of packets that arrive at
 	// once.)
 	slack = 60 * time.Millisecond
@@ -24,18 +26,101 @@ const (
 	clockJump = maxHold + 200*time.Millisecond
 	// peakTime is the least time for which the delay that a clump needed is remembered.
 	peakTime = 2 * time.Second
-	// maxSkew is how much later than its picture sound may leave; people do not notice that
-	// (EBU R37).
-	maxSkew = 60 * time.Millisecond
+	// maxSkew is how much later than its picture sound may leave. People detect sound that is later
+	// than its picture by more than that (ITU-R BT.1359).
+	maxSkew = 125 * time.Millisecond
 	// maxPictures bounds the pictures that are held, in bytes.
 	maxPictures = 4 << 20
+	// maxClocks bounds the clocks of streams that are remembered.
+	maxClocks = 8
 )
 
-// pacer smooths packets of sound that arrive in clumps, as ffmpeg sends them, and as they are in
-// transport streams. It releases packets at the intervals at which they are to be heard. Without it,
-// players would buffer sound for as long as it may be late, and would play the sound of another
-// channel later by the same time.
+// pacer smooths what an ffmpeg sends. Sound, which arrives in clumps because ffmpeg sends it so, and
+// because transport streams have it in long packets, leaves at the intervals at which it is to be
+// heard. Without that, players would buffer sound for as long as it may be late, and would play the
+// sound of another channel later by the same time.
+//
+// Pictures leave at once, unless the sound that was recorded with them arrives more than maxSkew after
+// them. Which sound that is, the sender reports tell.
 type pacer struct {
+	sound    soundLine
+	pictures pictureLine
+	clocks   map[uint32]streamClock // by SSRC
+	picture  media.Packet           // the last one
+	behind   peak                   // how much later than its picture sound arrives
+}
+
+// add adds a packet. Packets that need not wait are due at once.
+func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
+	switch {
+	case p.Control:
+		c.readReports(raw)
+		c.pictures.add(raw, now)
+	case p.Audio():
+		c.compare(p, now)
+		c.sound.add(p, raw, now)
+	default:
+		c.picture = p
+		c.picture.Payload = nil
+		c.pictures.add(raw, now.Add(max(min(c.behind.max(now), maxHold)-maxSkew, 0)))
+	}
+}
+
+// readReports remembers the clocks of streams that RTCP packets tell.
+func (c *pacer) readReports(raw []byte) {
+	packets, err := rtcp.Unmarshal(raw)
+	if err != nil {
+		return
+	}
+	for _, p := range packets {
+		if sr, ok := p.(*rtcp.SenderReport); ok {
+			if c.clocks == nil || len(c.clocks) >= maxClocks {
+				c.clocks = map[uint32]streamClock{}
+			}
+			c.clocks[sr.SSRC] = streamClock{fromNTP(sr.NTPTime), sr.RTPTime}
+		}
+	}
+}
+
+// compare compares a packet of sound with the last picture: how much earlier it was recorded. A sender
+// that stalls, or a busy machine, delays both, and so makes no difference.
+func (c *pacer) compare(p media.Packet, now time.Time) {
+	pictures, known := c.clocks[c.picture.SSRC]
+	sound, alsoKnown := c.clocks[p.SSRC]
+	if !known || !alsoKnown {
+		return
+	}
+	behind := pictures.at(c.picture.Timestamp, media.VideoClock).Sub(sound.at(p.Timestamp, media.AudioClock))
+	c.behind.add(behind, now)
+}
+
+// due returns when the next packet is due, or other if that is earlier or none is held.
+func (c *pacer) due(other time.Time) time.Time { return c.pictures.due(c.sound.due(other)) }
+
+// release returns the packets that are due.
+func (c *pacer) release(now time.Time) [][]byte {
+	return append(c.sound.release(now), c.pictures.release(now)...)
+}
+
+// streamClock says which timestamp of a stream belongs to which time of its sender.
+type streamClock struct {
+	time  time.Time
+	stamp uint32
+}
+
+// at returns the time that belongs to a timestamp. rate is the clock rate of timestamps, in Hz.
+func (c streamClock) at(stamp uint32, rate int64) time.Time {
+	return c.time.Add(time.Duration(int32(stamp-c.stamp)) * time.Second / time.Duration(rate))
+}
+
+// fromNTP converts a timestamp of NTP (RFC 3550, section 4).
+func fromNTP(ntp uint64) time.Time {
+	const since1900 = 2208988800 // seconds from 1900 to 1970
+	return time.Unix(int64(ntp>>32)-since1900, int64(ntp&0xffffffff*uint64(time.Second)>>32))
+}
+
+// soundLine holds packets of sound until they are due.
+type soundLine struct {
 	begun bool
 	epoch time.Time
 	stamp uint32        // timestamp of the last packet
@@ -43,7 +128,6 @@ type pacer struct {
 	late  time.Duration // delay of packets: how long after their time by clock they are released
 	held  []heldPacket
 	lags  peak // how far packets have lagged behind the clock
-	holds peak // for how long packets have been held
 }
 
 // peak is the maximum of the durations that were added within the last peakTime, or up to twice as
@@ -74,10 +158,11 @@ type heldPacket struct {
 }
 
 // add computes when a packet is due, and holds a copy of it until then.
-func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
+func (c *soundLine) add(p media.Packet, raw []byte, now time.Time) {
 	if !c.begun {
 		c.begun, c.epoch, c.stamp = true, now, p.Timestamp
 	}
+
 	c.clock += time.Duration(int32(p.Timestamp-c.stamp)) * time.Second / media.AudioClock
 	c.stamp = p.Timestamp
 	late := now.Sub(c.epoch) - c.clock
@@ -101,12 +186,11 @@ func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 			c.held[i].due = now
 		}
 	}
-	c.holds.add(due.Sub(now), now)
 	c.held = append(c.held, heldPacket{bytes.Clone(raw), due})
 }
 
 // due returns when the next packet is due, or other if that is earlier or none is held.
-func (c *pacer) due(other time.Time) time.Time {
+func (c *soundLine) due(other time.Time) time.Time {
 	if len(c.held) > 0 && c.held[0].due.Before(other) {
 		return c.held[0].due
 	}
@@ -114,7 +198,7 @@ func (c *pacer) due(other time.Time) time.Time {
 }
 
 // release returns the packets that are due.
-func (c *pacer) release(now time.Time) (raw [][]byte) {
+func (c *soundLine) release(now time.Time) (raw [][]byte) {
 	for len(c.held) > 0 && !c.held[0].due.After(now) {
 		raw = append(raw, c.held[0].raw)
 		c.held = c.held[1:]
@@ -122,20 +206,14 @@ func (c *pacer) release(now time.Time) (raw [][]byte) {
 	return raw
 }
 
-// delay returns for how long pictures are to be held, so that they leave at most maxSkew before the
-// sound that was recorded with them. The last packet of a clump was recorded together with the picture
-// that arrives with the clump, and is held the longest.
-func (c *pacer) delay(now time.Time) time.Duration { return max(c.holds.max(now)-maxSkew, 0) }
-
 // pictureLine delays packets of pictures, and keeps their order.
 type pictureLine struct {
 	held  []heldPacket
 	bytes int
 }
 
-// add holds a copy of a packet for the given time, or longer if the packet before it is held longer.
-func (l *pictureLine) add(raw []byte, now time.Time, delay time.Duration) {
-	due := now.Add(delay)
+// add holds a copy of a packet until it is due, or until the packet before it is due if that is later.
+func (l *pictureLine) add(raw []byte, due time.Time) {
 	if n := len(l.held); n > 0 && due.Before(l.held[n-1].due) {
 		due = l.held[n-1].due
 	}

@@ -1,8 +1,11 @@
 package ingress
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
+
+	"github.com/pion/rtcp"
 
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
@@ -10,7 +13,7 @@ import (
 // through sends packets of sound of 20 ms through a pacer as they arrive, and returns when they
 // leave.
 func through(stamps []uint32, comes []time.Duration) (leaves []time.Duration) {
-	var c pacer
+	var c soundLine
 	begin := time.Now()
 	i := 0
 	for at := time.Duration(0); i < len(comes) || len(c.held) > 0; at += time.Millisecond {
@@ -55,38 +58,85 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// TestPicturesAreHeld checks that pictures leave with the sound that was recorded with them, but
-// for what nobody notices, and in their order; and that they are held no longer than needed when
-// the clumps have ended.
-func TestPicturesAreHeld(t *testing.T) {
+// recording sends what was recorded with picture and sound through a pacer. A packet of each is due
+// every 20 ms. Sound arrives in clumps, and nothing arrives while the sender is stalled. recording
+// returns for how long each picture was held, and how long after its picture each sound left.
+func recording(clump time.Duration, stalled func(time.Duration) bool) (held, skew []time.Duration) {
+	const step, packets = 20 * time.Millisecond, 500
 	var c pacer
-	var line pictureLine
 	begin := time.Now()
-	const clump, second = 366 * time.Millisecond, 50
-	sound := 0
-	var last time.Duration
-	for i := range 50 * second {
-		at := time.Duration(i) * 20 * time.Millisecond
+	report := func(ssrc, stamp uint32) {
+		sr := rtcp.SenderReport{SSRC: ssrc, NTPTime: 1 << 40, RTPTime: stamp}
+		raw, _ := sr.Marshal()
+		p, _ := media.Parse(raw)
+		c.add(p, raw, begin)
+	}
+	const firstPicture, firstSound = 0xffffff00, 0x12345678
+	report(1, firstPicture)
+	report(2, firstSound)
+	came, left := make([]time.Duration, packets), make([]time.Duration, packets) // of pictures
+	pictures, sounds := 0, 0
+	for at := time.Duration(0); at < packets*step; at += time.Millisecond {
 		now := begin.Add(at)
-		clumps := i < 20*second
-		for ; time.Duration(sound+1)*20*time.Millisecond <= at && (!clumps || at%clump < 20*time.Millisecond); sound++ {
-			c.add(media.Packet{Timestamp: uint32(sound * 960)}, []byte{1}, now)
-		}
-		c.release(now)
-		line.add([]byte{byte(i)}, now, c.delay(now))
-		for _, raw := range line.release(now) {
-			if want := byte(last / (20 * time.Millisecond)); raw[0] != want {
-				t.Fatalf("picture %d leaves in the place of %d", raw[0], want)
+		for !stalled(at) {
+			picture, sound := time.Duration(pictures)*step, (time.Duration(sounds+1)*step+clump-1)/clump*clump
+			if min(picture, sound) > at {
+				break
 			}
-			held := at - last
-			last += 20 * time.Millisecond
-			switch heldSound := clump - maxSkew; {
-			case i > 2*second && i < 19*second && (held < heldSound-40*time.Millisecond || held > heldSound+40*time.Millisecond):
-				t.Fatalf("at %v a picture has been held for %v, sound for %v", at, held, clump)
-			case i > 45*second && held > 40*time.Millisecond:
-				t.Fatalf("at %v a picture has been held for %v", at, held)
+			if picture <= sound {
+				p := media.Packet{Type: media.VideoType, SSRC: 1, Timestamp: firstPicture + uint32(pictures*1800)}
+				came[pictures] = at
+				c.add(p, binary.BigEndian.AppendUint16([]byte{'p'}, uint16(pictures)), now)
+				pictures++
+			} else {
+				p := media.Packet{Type: media.AudioType, SSRC: 2, Timestamp: firstSound + uint32(sounds*960)}
+				c.add(p, binary.BigEndian.AppendUint16([]byte{'s'}, uint16(sounds)), now)
+				sounds++
 			}
 		}
+		for _, raw := range c.release(now) {
+			n := binary.BigEndian.Uint16(raw[1:])
+			switch raw[0] {
+			case 'p':
+				left[n] = at
+				held = append(held, at-came[n])
+			case 's':
+				skew = append(skew, at-left[n])
+			}
+		}
+	}
+	return held, skew
+}
+
+// TestPicturesWaitForLateSound checks that pictures leave at most maxSkew before the sound that was
+// recorded with them, and are held no longer than that takes. The time of a picture more does not
+// matter.
+func TestPicturesWaitForLateSound(t *testing.T) {
+	const clump, more = 366 * time.Millisecond, 25 * time.Millisecond
+	held, skew := recording(clump, func(time.Duration) bool { return false })
+	for i, d := range held[100:] {
+		if d > clump-maxSkew+more {
+			t.Fatalf("picture %d is held for %v", i+100, d)
+		}
+	}
+	for i, d := range skew[100:] {
+		if d < 0 || d > maxSkew+more {
+			t.Fatalf("sound %d leaves %v after its picture", i+100, d)
+		}
+	}
+}
+
+// TestPicturesDoNotWait checks that no picture is held if sound is not late, even though the sender
+// stalls now and then.
+func TestPicturesDoNotWait(t *testing.T) {
+	held, skew := recording(21*time.Millisecond, func(at time.Duration) bool { return at%time.Second < 300*time.Millisecond })
+	for i, d := range held {
+		if d > 0 {
+			t.Fatalf("picture %d is held for %v", i, d)
+		}
+	}
+	if len(held) < 490 || len(skew) < 450 {
+		t.Errorf("%d pictures, %d packets of sound", len(held), len(skew))
 	}
 }
 

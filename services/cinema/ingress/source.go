@@ -158,8 +158,9 @@ type sourceProperties struct {
 }
 
 // command returns the arguments that make ffmpeg send a channel's source, in the house format,
-// to a port of the loopback interface.
-func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProperties) []string {
+// to a port of the loopback interface. began is the time that ffmpeg's sender reports name for the
+// beginning of picture and sound. Without it, those of picture and of sound would not be comparable.
+func (s source) command(c gatewayapi.Channel, port uint16, began time.Time, properties sourceProperties) []string {
 	args := []string{"-hide_banner", "-nostdin", "-nostats", "-loglevel", "error"}
 	input, picture, sound := s.input, cmp.Or(properties.pictureMap, "0:v:0"), cmp.Or(properties.soundMap, "0:a:0")
 	rate, gap := defaultFrameRate, defaultKeyFrameGap
@@ -185,12 +186,13 @@ func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProp
 		args = append(args, encoder(video, rate, gap)...)
 	}
 	to := fmt.Sprintf("rtp://127.0.0.1:%d?rtcpport=%d&pkt_size=%d", port, port, packetSize)
-	args = append(args, "-f", "rtp", "-payload_type", "96", to)
+	clock := strconv.FormatInt(began.UnixMicro(), 10)
+	args = append(args, "-start_time_realtime", clock, "-f", "rtp", "-payload_type", "96", to)
 	if properties.silent {
 		return args
 	}
 	return append(args, "-map", sound, "-c:a", "libopus", "-b:a", strconv.FormatInt(audio, 10), "-ar", "48000", "-ac", "2",
-		"-application", "lowdelay", "-frame_duration", "20", "-f", "rtp", "-payload_type", "111", to)
+		"-application", "lowdelay", "-frame_duration", "20", "-start_time_realtime", clock, "-f", "rtp", "-payload_type", "111", to)
 }
 
 // blackRate is the number of black pictures per second that viewers get of a source without a picture.

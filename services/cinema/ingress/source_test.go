@@ -38,7 +38,7 @@ func TestSources(t *testing.T) {
 			if err != nil || waits != x.waits {
 				t.Fatalf("%+v waits at %q, %v", s, waits, err)
 			}
-			args := s.command(c, 5000, sourceProperties{})
+			args := s.command(c, 5000, time.Unix(1, 0), sourceProperties{})
 			rest := args
 			for _, want := range x.want {
 				i := slices.IndexFunc(rest, func(a string) bool {
@@ -114,7 +114,7 @@ func FuzzParseSource(f *testing.F) {
 		if err != nil {
 			return
 		}
-		args := s.command(gatewayapi.Channel{Name: "news", Number: 1, BitRate: 1e6}, 5000, sourceProperties{})
+		args := s.command(gatewayapi.Channel{Name: "news", Number: 1, BitRate: 1e6}, 5000, time.Unix(1, 0), sourceProperties{})
 		for i, a := range args {
 			if a == "-i" && (strings.HasPrefix(args[i+1], "-") || args[i+1] == "") || strings.ContainsAny(a, "\x00\n") {
 				t.Errorf("%q became %q", text, args)
