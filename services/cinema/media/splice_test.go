@@ -353,6 +353,46 @@ func TestSplicerFollowsRestarts(t *testing.T) {
 	}
 }
 
+// TestSplicerFollowsClock checks that the stream stays near the clock when a producer was away, and
+// sends what it has missed at once or goes on where it was, and when a producer's timestamps jump.
+func TestSplicerFollowsClock(t *testing.T) {
+	const away, jumped = 6 * time.Second, 4 * time.Second
+	for name, change := range map[string]func(*sent){
+		"away, then all at once": func(p *sent) { p.at = max(p.at, jumped+away) },
+		"away, then as before":   func(p *sent) { p.at += away },
+		"forward":                func(p *sent) { p.Timestamp += 3 * VideoClock },
+		"back":                   func(p *sent) { p.Timestamp -= 3 * VideoClock },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSplicer()
+			s.Change(northAddr)
+			all := film(northAddr, 1, 100, 5000, 400, 50)
+			for i := range all {
+				if all[i].at >= jumped {
+					change(&all[i])
+				}
+			}
+			var out []Out
+			for _, p := range all {
+				now := start.Add(p.at)
+				for _, o := range keep(s.Push(p.from, p.Packet, now)) {
+					out = append(out, o)
+					if d := o.Time - p.at; d > maxDrift || d < -maxDrift {
+						t.Fatalf("at %v a packet of type %d is stamped %v", p.at, o.Type, o.Time)
+					}
+				}
+			}
+			checkStream(t, out)
+			if n := len(videoOf(out)); n < 400 {
+				t.Errorf("%d packets of pictures", n)
+			}
+			if last := out[len(out)-1]; all[len(all)-1].at-last.Time > maxAudioLead {
+				t.Errorf("the last packet is stamped %v, and sent at %v", last.Time, all[len(all)-1].at)
+			}
+		})
+	}
+}
+
 // TestSplicerRepeats checks that a repeated picture has new numbers, and that the stream
 // continues after it.
 func TestSplicerRepeats(t *testing.T) {

@@ -13,8 +13,9 @@ const (
 	// maxAudioLead is how far sound may be ahead of the clock: as much as a producer sends at
 	// once. A longer lead would delay the sound for as long as the channel is shown.
 	maxAudioLead = 120 * time.Millisecond
-	// maxPause is the longest time between two packets for which a producer's clock is trusted.
-	maxPause = 10 * time.Second
+	// maxDrift is how far the stream may be from the clock before it is aligned to it again. It is
+	// further if a producer was away, or if its timestamps have jumped.
+	maxDrift = time.Second
 )
 
 // stamper assigns sequence numbers and timestamps to one medium of the stream.
@@ -42,8 +43,9 @@ type stamper struct {
 
 // next returns the sequence number and the timestamp of a packet in the stream. Sequence numbers are
 // continuous. Timestamps are those of the source, shifted so that they match the clock at each change
-// of source. So the errors of several changes do not add up. The timestamps of pictures of a burst,
-// which arrive at once, are 1 ms apart until the clock has caught up with them.
+// of source, and when they have drifted from it by more than maxDrift. So the errors of several changes
+// do not add up. The timestamps of pictures of a burst, which arrive at once, are 1 ms apart until the
+// clock has caught up with them.
 func (st *stamper) next(p Packet, now time.Time) (sequence uint16, stamp uint32) {
 	if !st.started {
 		st.started, st.resync, st.startedAt, st.firstStamp = true, true, now, p.Timestamp
@@ -52,7 +54,7 @@ func (st *stamper) next(p Packet, now time.Time) (sequence uint16, stamp uint32)
 	least, before := int32(st.ticks(st.minStep)), st.stamp
 	step := int32(p.Timestamp - st.sourceStamp)
 	switch {
-	case st.resync, step < 0, step > int32(st.ticks(maxPause)):
+	case st.resync, step < 0, st.drifts(step, now):
 		st.stamp += uint32(max(st.behind(now), least))
 		st.compressing, st.resync = st.compresses, false
 	case step > 0 && st.compressing:
@@ -69,6 +71,14 @@ func (st *stamper) next(p Packet, now time.Time) (sequence uint16, stamp uint32)
 	st.sourceStamp = p.Timestamp
 	st.sequence++
 	return st.sequence, st.stamp
+}
+
+// drifts reports whether the stream would be too far from the clock if its timestamp increased by step,
+// other than between packets of one picture. In a burst, the clock determines the timestamps, and not
+// the source.
+func (st *stamper) drifts(step int32, now time.Time) bool {
+	ahead, most := int64(step)-int64(st.behind(now)), int64(st.ticks(maxDrift))
+	return step != 0 && (ahead < -most || ahead > most && !st.compressing)
 }
 
 // streamTime returns the time in the stream from the first packet to the last one.
