@@ -19,8 +19,10 @@ const (
 	// once.)
 	slack = 60 * time.Millisecond
 	// settleStep is by how much the delay is reduced with each packet if it exceeds the needed
-	// delay, and fastStep by how much if it exceeds that by more than slack.
+	// delay, and fastStep by how much if it exceeds that by more than slack. If it exceeds that by
+	// more than maxExcess, it is reduced at once.
 	settleStep, fastStep = 20 * time.Microsecond, 400 * time.Microsecond
+	maxExcess            = 250 * time.Millisecond
 	// clockJump is the largest change of a packet's lag after which its timestamp still counts as
 	// from the same clock.
 	clockJump = maxHold + 200*time.Millisecond
@@ -174,6 +176,8 @@ func (c *soundLine) add(p media.Packet, raw []byte, now time.Time) {
 	switch {
 	case off > 0:
 		c.late = late
+	case c.late > c.lags.max(now)+maxExcess:
+		c.late = c.lags.max(now)
 	case c.late > c.lags.max(now)+slack:
 		c.late -= fastStep
 	default:

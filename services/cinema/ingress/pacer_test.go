@@ -58,6 +58,31 @@ func TestPacer(t *testing.T) {
 	}
 }
 
+// TestPacerAfterBacklog checks that sound is not late for long after a producer was away, and has sent at
+// once what it could not send meanwhile.
+func TestPacerAfterBacklog(t *testing.T) {
+	const left, back = 5 * time.Second, 11 * time.Second
+	var stamps []uint32
+	var comes []time.Duration
+	for i := range 1000 {
+		at := time.Duration(i) * 20 * time.Millisecond
+		if at > left {
+			at = max(at, back)
+		}
+		stamps = append(stamps, uint32(i*960))
+		comes = append(comes, at)
+	}
+	leaves := through(stamps, comes)
+	if len(leaves) != len(comes) {
+		t.Fatalf("%d of %d packets", len(leaves), len(comes))
+	}
+	for i := range leaves {
+		if held := leaves[i] - comes[i]; held < 0 || comes[i] > back+3*peakTime && held > maxExcess {
+			t.Fatalf("the packet that comes at %v is held for %v", comes[i], held)
+		}
+	}
+}
+
 // recording sends what was recorded with picture and sound through a pacer. A packet of each is due
 // every 20 ms. Sound arrives in clumps, and nothing arrives while the sender is stalled. recording
 // returns for how long each picture was held, and how long after its picture each sound left.
