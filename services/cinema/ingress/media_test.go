@@ -29,6 +29,8 @@ func TestMedia(t *testing.T) {
 		{"sound later", camera + "-itsoffset 20 " + microphone, []gatewayapi.Media{gatewayapi.MediaPicture, gatewayapi.MediaBoth}},
 		{"picture later", "-itsoffset 20 " + camera + microphone, []gatewayapi.Media{gatewayapi.MediaSound, gatewayapi.MediaBoth}},
 		{"picture ends", strings.Replace(camera, "60", "20", 1) + microphone, []gatewayapi.Media{gatewayapi.MediaBoth, gatewayapi.MediaSound}},
+		{"picture comes back", camera + microphone + "-vf select=lt(t\\,15)+gt(t\\,35) -vsync vfr ", []gatewayapi.Media{gatewayapi.MediaBoth, gatewayapi.MediaSound, gatewayapi.MediaBoth}},
+		{"sound comes back", camera + microphone + "-af aselect=lt(t\\,15)+gt(t\\,35) ", []gatewayapi.Media{gatewayapi.MediaBoth, gatewayapi.MediaPicture, gatewayapi.MediaBoth}},
 		{"sound ends", camera + strings.Replace(microphone, "60", "20", 1), []gatewayapi.Media{gatewayapi.MediaBoth, gatewayapi.MediaPicture}},
 	} {
 		film := makeFilm(t, "film.mkv", strings.Fields(x.inputs+"-c:v libx264 -preset ultrafast -g 20 -pix_fmt yuv420p -b:v 300k -c:a aac -max_muxing_queue_size 4000")...)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pion/rtcp"
@@ -204,21 +205,26 @@ func (s *session) track(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 		s.end("it has a second track of " + t.Kind().String())
 		return
 	}
-	s.tasks.Start(func(context.Context) { s.forward(t, kind) })
-	s.tasks.Start(func(context.Context) { s.forwardReports(r) })
+	shift := &atomic.Uint32{}
+	s.tasks.Start(func(context.Context) { s.forward(t, kind, shift) })
+	s.tasks.Start(func(context.Context) { s.forwardReports(r, shift) })
 }
 
 // forward feeds a track's packets to the channel until the connection ends. It sets the payload type of
-// the house format (package media), and removes padding, extensions and contributing sources, which
-// have a meaning only on the producer's connection.
-func (s *session) forward(t *webrtc.TrackRemote, kind uint8) {
+// the house format (package media), makes timestamps continuous, and removes padding, extensions and
+// contributing sources, which have a meaning only on the producer's connection. It stores the number that
+// is added to timestamps in shift.
+func (s *session) forward(t *webrtc.TrackRemote, kind uint8, shift *atomic.Uint32) {
 	buf := make([]byte, media.MaxDatagram)
+	times := timeline{second: int64(t.Codec().ClockRate), bits: 32}
 	for {
 		p, _, err := t.ReadRTP()
 		if err != nil {
 			return
 		}
 		p.PayloadType = kind
+		shift.Store(uint32(times.shift(picture, int64(p.Timestamp)))) // picture, because it has one medium only
+		p.Timestamp += shift.Load()
 		p.Padding, p.PaddingSize, p.Extension, p.Extensions, p.CSRC = false, 0, false, nil, nil
 		p.ExtensionProfile = 0
 		n, err := p.MarshalTo(buf)
@@ -242,8 +248,9 @@ func (s *session) touch() {
 	s.receivedAt = time.Now()
 }
 
-// forwardReports feeds a track's sender reports to the channel until the connection ends.
-func (s *session) forwardReports(r *webrtc.RTPReceiver) {
+// forwardReports feeds a track's sender reports to the channel until the connection ends. It adds shift to
+// their timestamps, as forward does.
+func (s *session) forwardReports(r *webrtc.RTPReceiver, shift *atomic.Uint32) {
 	for {
 		packets, _, err := r.ReadRTCP()
 		if err != nil {
@@ -254,7 +261,7 @@ func (s *session) forwardReports(r *webrtc.RTPReceiver) {
 			if !ok {
 				continue
 			}
-			plain := rtcp.SenderReport{SSRC: sr.SSRC, NTPTime: sr.NTPTime, RTPTime: sr.RTPTime, PacketCount: sr.PacketCount, OctetCount: sr.OctetCount}
+			plain := rtcp.SenderReport{SSRC: sr.SSRC, NTPTime: sr.NTPTime, RTPTime: sr.RTPTime + shift.Load(), PacketCount: sr.PacketCount, OctetCount: sr.OctetCount}
 			if b, err := plain.Marshal(); err == nil {
 				s.ch.feed(b)
 			}

@@ -183,7 +183,7 @@ func (s source) command(c gatewayapi.Channel, port uint16, began time.Time, prop
 	if properties.copied {
 		args = append(args, "-c:v", "copy", "-bsf:v", "h264_mp4toannexb,dump_extra=freq=keyframe")
 	} else {
-		args = append(args, encoder(video, rate, gap)...)
+		args = append(args, encoder(s.scheme == "rtsp", video, rate, gap)...)
 	}
 	to := fmt.Sprintf("rtp://127.0.0.1:%d?rtcpport=%d&pkt_size=%d", port, port, packetSize)
 	clock := strconv.FormatInt(began.UnixMicro(), 10)
@@ -191,7 +191,11 @@ func (s source) command(c gatewayapi.Channel, port uint16, began time.Time, prop
 	if properties.silent {
 		return args
 	}
-	return append(args, "-map", sound, "-c:a", "libopus", "-b:a", strconv.FormatInt(audio, 10), "-ar", "48000", "-ac", "2",
+	args = append(args, "-map", sound)
+	if s.scheme == "rtsp" {
+		args = append(args, "-af", "a"+continuous("NB_SAMPLES"))
+	}
+	return append(args, "-c:a", "libopus", "-b:a", strconv.FormatInt(audio, 10), "-ar", "48000", "-ac", "2",
 		"-application", "lowdelay", "-frame_duration", "20", "-start_time_realtime", clock, "-f", "rtp", "-payload_type", "111", to)
 }
 
@@ -227,13 +231,34 @@ func splitRate(all int64) (video, audio int64) {
 // encoder returns the arguments for the house format: the constrained baseline profile, no
 // picture that depends on a later one, one slice per picture, and key frames at a fixed
 // interval, each with its parameter sets. The rate control buffer is so small that the bits of no
-// second exceed bitRate by more than a quarter.
-func encoder(bitRate int64, rate int, gap time.Duration) []string {
+// second exceed bitRate by more than a quarter. jumps reports whether timestamps may jump.
+//
+// ffmpeg drops pictures beyond the given rate, and repeats none (vsync vfr). So it sends no more if
+// timestamps jump, or if a producer sends at once what it could not send for a while.
+func encoder(jumps bool, bitRate int64, rate int, gap time.Duration) []string {
 	pictures := max(int(gap*time.Duration(rate)/time.Second), 1)
+	filters := limitRate(rate) + ",scale='min(1280,iw)':-2"
+	if jumps {
+		filters = continuous(fmt.Sprintf("1/(%d*TB)", rate)) + "," + filters
+	}
 	return []string{
-		"-vf", "scale='min(1280,iw)':-2", "-r", strconv.Itoa(rate), "-pix_fmt", "yuv420p",
+		"-vf", filters, "-r", strconv.Itoa(rate), "-vsync", "vfr", "-pix_fmt", "yuv420p",
 		"-c:v", "libx264", "-profile:v", "baseline", "-level:v", "3.1", "-preset", "superfast", "-tune", "zerolatency", "-threads", "1",
 		"-b:v", strconv.FormatInt(bitRate, 10), "-maxrate", strconv.FormatInt(bitRate, 10), "-bufsize", strconv.FormatInt(bitRate/4, 10),
 		"-x264-params", fmt.Sprintf("keyint=%d:min-keyint=%d:scenecut=0:repeat-headers=1:bframes=0:ref=1", pictures, pictures),
+		// keyint counts pictures, of which a source may send fewer. Half a picture makes up for
+		// rounding.
+		"-force_key_frames", fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gte(t,prev_forced_t+%.4f))", gap.Seconds()-0.5/float64(rate)),
 	}
+}
+
+// limitRate returns the filter of ffmpeg that drops pictures beyond a rate, by their timestamps and by
+// the clock. By the clock it permits a quarter more, after a pause half a second of pictures at once (a
+// token bucket), so that a short stall does no harm. Without it, viewers would get all pictures that a
+// producer sends at once after a pause, none of them current.
+func limitRate(rate int) string {
+	const tokens, last = 0, 1 // variables of the expression: the tokens, and when they were counted
+	refill := fmt.Sprintf("st(%d,min(%g,ld(%d)+%g*max(0,time(0)-ld(%d))));st(%d,time(0))", tokens, max(float64(rate)/2, 1), tokens, 1.25*float64(rate), last, last)
+	take := fmt.Sprintf("if(gte(ld(%d),1),st(%d,ld(%d)-1)+1,0)", tokens, tokens, tokens)
+	return fmt.Sprintf("select='if(lt(t-prev_selected_t,%g),0,%s;%s)'", 0.75/float64(rate), refill, take)
 }

@@ -2,8 +2,9 @@ package ingress
 
 // timeline makes the timestamps of a stream continuous. If the timestamps of a medium (picture or sound)
 // jump forward or back by more than a second, it shifts the following ones so that they continue from
-// the last one. Without it, ffmpeg would repeat pictures until it has caught up with the new time, or
-// drop them.
+// the last one. Timestamps of a medium that comes back after a pause have not jumped if they fit those of
+// the other one. Without timeline, ffmpeg would repeat pictures until it has caught up with the new time,
+// or drop them.
 type timeline struct {
 	second int64 // units of timestamps per second
 	bits   int   // length of timestamps, which wrap around
@@ -30,8 +31,9 @@ func (t *timeline) shift(m medium, at int64) int64 {
 		}
 		return x.offset
 	}
-	if t.jumps(t.distance(at+x.offset, x.last)) {
-		other := t.media[1-m]
+	other := t.media[1-m]
+	paused := other.begun && !t.jumps(t.distance(at+x.offset, other.last))
+	if !paused && t.jumps(t.distance(at+x.offset, x.last)) {
 		if x.offset = other.offset; !other.begun || t.jumps(t.distance(at+x.offset, x.last)) {
 			x.offset = x.last + t.second/50 - at
 		}
@@ -50,3 +52,10 @@ func (t *timeline) distance(a, b int64) int64 {
 }
 
 func (t *timeline) wrap(at int64) int64 { return at & (1<<t.bits - 1) }
+
+// continuous returns the filter of ffmpeg that makes the timestamps of one medium continuous as a timeline
+// does, for streams that ffmpeg reads itself. step is the expression for the time between two frames, in
+// units of timestamps.
+func continuous(step string) string {
+	return "setpts='if(isnan(PREV_INPTS),PTS,PREV_OUTPTS+if(between((PTS-PREV_INPTS)*TB,0,1),PTS-PREV_INPTS," + step + "))'"
+}

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/pion/webrtc/v4"
+	sample "github.com/pion/webrtc/v4/pkg/media"
 
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
 // published runs a gateway with a channel that has a password.
@@ -27,6 +29,36 @@ func published(t *testing.T) (*Gateway, *sinks, *gatewayapi.Ingress) {
 		t.Fatal(err)
 	}
 	return g, all, c
+}
+
+// TestWHIPTimesJump checks that a producer's timestamps are continuous after they have jumped.
+func TestWHIPTimesJump(t *testing.T) {
+	t.Parallel()
+	pictures := h264(t)
+	g, all, _ := published(t)
+	p := newWHIPProducer(t, webrtc.MimeTypeH264)
+	p.publish(t, g, "news", "secret")
+	p.run(t, pictures)
+	stamps := func() (out []uint32) {
+		for _, x := range parsed(t, all.of(7).to(mediaTo)) {
+			if n := len(out); x.Video() && (n == 0 || out[n-1] != x.Timestamp) {
+				out = append(out, x.Timestamp)
+			}
+		}
+		return out
+	}
+	until(t, "pictures", func() bool { return len(stamps()) > 20 })
+	before := len(stamps())
+	if err := p.video.WriteSample(sample.Sample{Data: pictures[1], Duration: 5 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "pictures after the jump", func() bool { return len(stamps()) > before+20 })
+	seen := stamps()
+	for i, at := range seen[1:] {
+		if d := int32(at - seen[i]); d < -media.VideoClock || d > media.VideoClock {
+			t.Errorf("picture %d is %d after the one before", i+1, d)
+		}
+	}
 }
 
 // TestWHIP checks that a producer's packets are sent unchanged in the house format, that key
