@@ -49,7 +49,7 @@ func TestWHIPTimesJump(t *testing.T) {
 	}
 	until(t, "pictures", func() bool { return len(stamps()) > 20 })
 	before := len(stamps())
-	if err := p.video.WriteSample(sample.Sample{Data: pictures[1], Duration: 5 * time.Second}); err != nil {
+	if err := p.layers[0].WriteSample(sample.Sample{Data: pictures[1], Duration: 5 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "pictures after the jump", func() bool { return len(stamps()) > before+20 })
