@@ -45,7 +45,7 @@ func egressConfig(c *Egress, a commands.Agent) (egress.Config, error) {
 		Control: c.Control.Listen.String(), ControlTLS: a.TLS,
 		Data: c.First(), Ports: control.PortRange(c.Data.Ports), Shared: c.Data.Buckets == "gateway",
 		Public: c.Public.Listen.String(), URL: c.URL(), Media: c.Media(),
-		MaxViewers: c.MaxViewers, MaxPerAddress: c.MaxPerAddress, Proxies: c.Public.TrustedProxies, Burst: c.Burst, MakeBeforeBreak: c.MakeBeforeBreak, Times: egress.DefaultTimes(),
+		MaxViewers: c.MaxViewers, MaxPerAddress: c.MaxPerAddress, Proxies: c.Public.Proxies(), Burst: c.Burst, MakeBeforeBreak: c.MakeBeforeBreak, Times: egress.DefaultTimes(),
 	}
 	var err error
 	out.PublicTLS, err = publicTLS(c.Public)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
 // Egress is the configuration of "sluice cinema egress".
@@ -43,7 +44,7 @@ func DefaultEgress() *Egress {
 		Log:        config.Log{Level: "info", Format: "text"},
 		Control:    config.Control{Listen: config.Loopback(8440)},
 		Data:       EgressData{Buckets: "viewer", Ports: config.PortRange{First: 30000, Last: 34095}},
-		Public:     GatewayPublic{Listen: config.Loopback(8450)},
+		Public:     GatewayPublic{Listen: config.Loopback(8450), ForwardedHeader: clientaddr.XForwardedFor},
 		MaxViewers: 500, MaxPerAddress: 64, Burst: true, MakeBeforeBreak: true,
 	}
 }

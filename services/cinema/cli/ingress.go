@@ -35,7 +35,7 @@ It needs CAP_NET_RAW and CAP_NET_ADMIN, to send to an address that no host has.`
 func ingressConfig(c *Ingress, a commands.Agent) (ingress.Config, error) {
 	out := ingress.Config{
 		Log: a.Log, Version: version.Get().Version, Listen: c.Control.Listen.String(), TLS: a.TLS, Data: c.First(),
-		Public: c.Public.Listen.AddrPort, PublicURL: strings.TrimRight(c.Public.URL, "/"), ICE: c.ICE.Addresses, Proxies: c.Public.TrustedProxies, MaxChannels: c.MaxChannels, FFmpeg: c.FFmpeg,
+		Public: c.Public.Listen.AddrPort, PublicURL: strings.TrimRight(c.Public.URL, "/"), ICE: c.ICE.Addresses, Proxies: c.Public.Proxies(), MaxChannels: c.MaxChannels, FFmpeg: c.FFmpeg,
 		Certificates: map[string]string{"control.tls": c.Control.TLS.Cert},
 	}
 	if c.Public.TLS.Enabled() {

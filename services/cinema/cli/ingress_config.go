@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
 // Ingress is the configuration of "sluice cinema ingress".
@@ -33,11 +34,17 @@ type IngressICE struct {
 
 // GatewayPublic configures the public interface of a gateway of Cinema: that for producers or viewers.
 type GatewayPublic struct {
-	Listen         config.Address `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
-	TLS            config.TLS     `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
-	Plaintext      bool           `yaml:"plaintext" doc:"Permits HTTP without TLS elsewhere than on the loopback interface, as behind a proxy: passwords can be read on the way then."`
-	URL            string         `yaml:"url" pattern:"https?://[^/?#]+(/[^?#]*)?" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it, with the path if a proxy has it below one. Empty: made from listen."`
-	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" doc:"Addresses of reverse proxies before it: what comes by them counts as that of the client that they name last in X-Forwarded-For. Without it, all that comes by a proxy counts as one client's."`
+	Listen          config.Address `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
+	TLS             config.TLS     `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
+	Plaintext       bool           `yaml:"plaintext" doc:"Permits HTTP without TLS elsewhere than on the loopback interface, as behind a proxy: passwords can be read on the way then."`
+	URL             string         `yaml:"url" pattern:"https?://[^/?#]+(/[^?#]*)?" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it, with the path if a proxy has it below one. Empty: made from listen."`
+	TrustedProxies  []netip.Prefix `yaml:"trusted_proxies" doc:"Addresses of reverse proxies before it: what comes by them counts as that of the client that they name last in forwarded_header. Without it, all that comes by a proxy counts as one client's."`
+	ForwardedHeader string         `yaml:"forwarded_header" oneof:"X-Forwarded-For|Forwarded" doc:"The header in which the proxies name the client. Nothing else is believed, because proxies pass on other headers as clients write them."`
+}
+
+// Proxies returns the trusted proxies.
+func (p *GatewayPublic) Proxies() clientaddr.Proxies {
+	return clientaddr.Proxies{Trusted: p.TrustedProxies, Header: p.ForwardedHeader}
 }
 
 // DefaultIngress returns the configuration of an ingress gateway whose file sets nothing.
@@ -45,7 +52,7 @@ func DefaultIngress() *Ingress {
 	return &Ingress{
 		Log:         config.Log{Level: "info", Format: "text"},
 		Control:     config.Control{Listen: config.Loopback(8440)},
-		Public:      GatewayPublic{Listen: config.Loopback(8460)},
+		Public:      GatewayPublic{Listen: config.Loopback(8460), ForwardedHeader: clientaddr.XForwardedFor},
 		MaxChannels: 64, FFmpeg: "ffmpeg",
 	}
 }

@@ -35,6 +35,7 @@ var ingressWrongs = []configtest.Wrong{
 	{Name: "a URL with a query", Text: ingressCerts + "public: {url: 'https://live.example.org/x?y'}", Line: 2, Key: "public.url", Value: "https://live.example.org/x?y", Want: "a URL like"},
 	{Name: "an address that nobody reaches", Text: ingressCerts + "ice: {addresses: [192.0.2.1, '::']}", Line: 2, Key: "ice.addresses[1]", Value: "", Want: "unicast address"},
 	{Name: "a proxy of IPv4 as IPv6", Text: ingressCerts + "public: {trusted_proxies: ['::ffff:192.0.2.1/128']}", Line: 2, Key: "public.trusted_proxies[0]", Value: "", Want: "IPv4 prefix itself"},
+	{Name: "a header of no proxy", Text: ingressCerts + "public: {forwarded_header: X-Real-IP}", Line: 2, Key: "public.forwarded_header", Value: "X-Real-IP", Want: "Forwarded"},
 	{Name: "everybody trusted", Text: ingressCerts + "public: {trusted_proxies: [192.0.2.1/32, 0.0.0.0/0]}", Line: 2, Key: "public.trusted_proxies[1]", Value: "", Want: "own addresses"},
 	{Name: "sessions, which agents have", Text: ingressCerts + "sessions: {max: 3}", Line: 2, Key: "sessions", Value: "", Want: "known here"},
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
-var onlyProxy = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.9/32"), netip.MustParsePrefix("::1/128")}
+var onlyProxy = clientaddr.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32"), netip.MustParsePrefix("::1/128")}}
 
 // from returns a transport that dials from a host of the loopback network.
 func from(host string) *http.Transport {
@@ -37,7 +37,7 @@ func TestBehindProxy(t *testing.T) {
 		other   int
 	}{
 		"trusted":     {onlyProxy, http.StatusCreated},
-		"not trusted": {nil, http.StatusTooManyRequests},
+		"not trusted": {clientaddr.Proxies{}, http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(cfg *Config) { cfg.MaxPerAddress, cfg.Proxies = 1, c.proxies }, "news")

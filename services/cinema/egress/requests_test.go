@@ -161,7 +161,9 @@ func TestFlood(t *testing.T) {
 // TestWrongPasswords checks that an address that guesses passwords reaches the controller with
 // few of them, and that other addresses and right passwords are not counted.
 func TestWrongPasswords(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Proxies = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.1/32")} }, "news", "vault")
+	w := newWorld(t, func(c *Config) {
+		c.Proxies = clientaddr.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+	}, "news", "vault")
 	w.studios["vault"].protected = true
 	p, q := w.joins("news", "X-Forwarded-For", "192.0.2.1"), w.joins("news", "X-Forwarded-For", "192.0.2.2")
 	guesses, errP := w.viewer(path.Base(p.session))

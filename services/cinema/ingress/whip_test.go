@@ -14,6 +14,7 @@ import (
 	"github.com/pion/webrtc/v4"
 	sample "github.com/pion/webrtc/v4/pkg/media"
 
+	"github.com/sluice-net/sluice/internal/clientaddr"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/services/cinema/media"
@@ -282,6 +283,47 @@ func TestWrongPasswords(t *testing.T) {
 	}
 	if n := g.totals.refused.Load(); n != maxWrongPerSource+4 {
 		t.Errorf("%d were refused", n)
+	}
+}
+
+// TestWrongPasswordsBehindProxy checks that a producer behind a trusted proxy does not lock out another one
+// by wrong passwords, and that nobody else may name a client.
+func TestWrongPasswordsBehindProxy(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		proxies clientaddr.Proxies
+		other   int
+	}{
+		{"trusted", clientaddr.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Header: clientaddr.Forwarded}, http.StatusCreated},
+		{"trusted by another header", clientaddr.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, http.StatusTooManyRequests},
+		{"not trusted", clientaddr.Proxies{Header: clientaddr.Forwarded}, http.StatusTooManyRequests},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, _, control := start(t, func(cfg *Config) { cfg.Proxies = c.proxies })
+			spec := waits("news", 7)
+			spec.PublishHash = hashOf(t, "secret")
+			if err := control.SetChannel(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			offer := newWHIPProducer(t, webrtc.MimeTypeH264).offer(t)
+			publish := func(by, password string) int {
+				req := offerRequest(t, g, "news", password, offer)
+				req.Header.Set("Forwarded", by)
+				status, _, _ := do(t, req)
+				return status
+			}
+			for range maxWrongPerSource {
+				if status := publish(`for=192.0.2.1, for="198.51.100.7:4711"`, "wrong"); status != http.StatusUnauthorized {
+					t.Fatalf("a wrong password: %d", status)
+				}
+			}
+			if status := publish("for=192.0.2.2, for=198.51.100.7", "wrong"); status != http.StatusTooManyRequests {
+				t.Errorf("one more of the same client: %d", status)
+			}
+			if status := publish("for=198.51.100.7, for=198.51.100.8", "secret"); status != c.other {
+				t.Errorf("another client: %d, want %d", status, c.other)
+			}
+		})
 	}
 }
 
