@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"time"
@@ -66,11 +67,38 @@ func (v *viewer) changeSerialized(ctx context.Context, channel, password string)
 	return v.changeFrom(ctx, began, old, channel, password)
 }
 
-// changeFrom makes the change. It requests both channels, switches the stream, and records the change.
-// When the controller reads the record, it ends the old channel. Without make-before-break, or if
-// there is no room for two channels, or if the old channel has been deleted, the old channel ends
-// first.
+// changeAttempts is how many times a change is made whose channel is not seen in time.
+const changeAttempts = 2
+
+// lateError means that the new channel's key frame has not arrived in time. It holds the number of
+// datagrams of the channel that have arrived.
+type lateError struct{ datagrams int }
+
+// Error implements error.
+func (e lateError) Error() string {
+	return fmt.Sprintf("no key frame in time, in %d datagrams", e.datagrams)
+}
+
+// changeFrom makes the change. If the new channel's key frame does not arrive in time, it makes the change
+// again from the beginning, so that the controller and the switches do their part anew. Each late change
+// is counted and logged, because nothing else shows why a viewer does not get its channel.
 func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, password string) (z changeResult, err error) {
+	for attempt := 1; attempt <= changeAttempts; attempt++ {
+		z, err = v.tryChange(ctx, began, old, channel, password)
+		late, ok := errors.AsType[lateError](err)
+		if !ok {
+			return z, err
+		}
+		v.g.metrics.late.Inc()
+		v.g.warnLimiter.Warn(v.g.cfg.Log, "a viewer does not see the channel to which it changes", "viewer", v.id, "channel", channel, "datagrams", late.datagrams, "attempt", attempt)
+	}
+	return z, newRefusal(http.StatusGatewayTimeout, "channel", "channel %q sends no key frame within %v; you still see %q", channel, changeAttempts*v.g.cfg.Times.KeyFrame, old)
+}
+
+// tryChange requests both channels, switches the stream, and records the change. When the controller reads
+// the record, it ends the old channel. Without make-before-break, or if there is no room for two channels,
+// or if the old channel has been deleted, the old channel ends first.
+func (v *viewer) tryChange(ctx context.Context, began time.Time, old, channel, password string) (z changeResult, err error) {
 	v.bufferEarly(v.g.sourcePort(channel))
 	wanted := []string{channel, old}
 	if !v.g.cfg.MakeBeforeBreak {
@@ -92,7 +120,7 @@ func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, 
 	}
 	cut := v.startSwitch(from[channel])
 	stopBursts := v.repeatBursts(wanted)
-	err = v.waitForCut(ctx, cut, channel, old)
+	err = v.waitForCut(ctx, cut)
 	if err != nil && v.cancelSwitch(cut) {
 		stopBursts()
 		if !errors.Is(err, context.Canceled) {
@@ -106,15 +134,18 @@ func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, 
 	return changeResult{units.Duration(zap.Round(time.Microsecond)), &first.Timestamp, first.Time}, nil
 }
 
-// waitForCut waits until the stream has switched to the new channel.
-func (v *viewer) waitForCut(ctx context.Context, cut <-chan struct{}, channel, old string) error {
+// waitForCut waits until the stream has switched to the new channel. It returns a lateError if that takes
+// too long.
+func (v *viewer) waitForCut(ctx context.Context, cut <-chan struct{}) error {
 	late := time.NewTimer(v.g.cfg.Times.KeyFrame)
 	defer late.Stop()
 	select {
 	case <-cut:
 		return nil
 	case <-late.C:
-		return newRefusal(http.StatusGatewayTimeout, "channel", "channel %q sends no key frame within %v; you still see %q", channel, v.g.cfg.Times.KeyFrame, old)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return lateError{v.nextDatagrams}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -190,7 +221,7 @@ func (v *viewer) cancelSwitch(cut <-chan struct{}) bool {
 
 // awaitKeyFrame makes the stream switch to a source at its next key frame. v.mu is held.
 func (v *viewer) awaitKeyFrame(from netip.AddrPort) {
-	v.cut, v.nextSource, v.nextCache = make(chan struct{}), from, media.NewCache(groupLimits)
+	v.cut, v.nextSource, v.nextCache, v.nextDatagrams = make(chan struct{}), from, media.NewCache(groupLimits), 0
 	v.splicer.Change(from)
 	if !v.splicer.Changing() { // the stream shows this source already
 		v.nextSource = netip.AddrPort{}

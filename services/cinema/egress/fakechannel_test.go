@@ -27,6 +27,7 @@ type fakeChannel struct {
 	group  *media.Cache
 	silent bool // only sound, no key frame
 	only   bool // the present group is the last one: no further key frame
+	skips  int  // how many times the channel is not copied to a viewer that is granted it
 	lose   float64
 	lost   int
 	bursts int
@@ -160,6 +161,10 @@ func (s *fakeChannel) counts() (lost, bursts int) {
 func (s *fakeChannel) copyTo(port uint16, viewer string, on, burst bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if on && s.skips > 0 {
+		s.skips--
+		return
+	}
 	if on && burst {
 		s.bursts++
 		for _, raw := range s.group.Group() {

@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/pion/webrtc/v4"
@@ -34,6 +36,41 @@ func TestPortFull(t *testing.T) {
 	res, text := w.ask(http.MethodPost, "/whep/news", "application/sdp", w.newPlayer(webrtc.SettingEngine{}).offer())
 	if res.StatusCode != http.StatusTemporaryRedirect || res.Header.Get("Location") != "https://east.example/whep/news" {
 		t.Errorf("%s to %q: %s", res.Status, res.Header.Get("Location"), text)
+	}
+}
+
+// TestLateChange checks that a viewer that has been granted a channel and does not get it asks for it again,
+// with and without make-before-break, and that the gateway counts and logs that.
+func TestLateChange(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		t.Run(fmt.Sprintf("make before break: %v", both), func(t *testing.T) {
+			w := newWorld(t, func(c *Config) { c.Burst, c.MakeBeforeBreak, c.Times.KeyFrame = false, both, keyFrameTest }, "news", "sport", "dark")
+			w.studios["dark"].falls(true)
+			p := w.joins("news")
+			w.studios["sport"].mu.Lock()
+			w.studios["sport"].skips = 1
+			w.studios["sport"].mu.Unlock()
+			if _, status, text := p.changes("sport"); status != http.StatusOK {
+				t.Fatalf("%d %s", status, text)
+			}
+			w.until("the other sound", func() bool { return p.hears() == 2 })
+			if n := metricOf(w, "sluice_cinema_late_changes_total"); n != 1 {
+				t.Errorf("%v changes were late, want 1", n)
+			}
+			if _, status, _ := p.changes("dark"); status != http.StatusGatewayTimeout {
+				t.Errorf("a channel without a key frame: %d", status)
+			}
+			if n := metricOf(w, "sluice_cinema_late_changes_total"); n != 1+changeAttempts {
+				t.Errorf("%v changes were late, want %d", n, 1+changeAttempts)
+			}
+			text := w.log.text()
+			for _, want := range []string{"channel=sport datagrams=0 attempt=1", "channel=dark", "attempt=2"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is not in the log:\n%s", want, text)
+				}
+			}
+			p.continuous()
+		})
 	}
 }
 

@@ -15,6 +15,7 @@ type metrics struct {
 	repaired   prometheus.Counter
 	slow       prometheus.Counter
 	repairs    prometheus.Counter
+	late       prometheus.Counter
 	refused    *prometheus.CounterVec
 	zap        prometheus.Histogram
 }
@@ -34,6 +35,9 @@ func newMetrics(viewers func() int) *metrics {
 		repairs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_cinema_missing_asked_total", Help: "Times that a channel was requested again because a part of it was missing.",
 		}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_cinema_late_changes_total", Help: "Times that the key frame of the channel to which a viewer changes had not arrived by its deadline. The change is made again once.",
+		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_cinema_refused_requests_total", Help: "Requests of viewers that were refused, by HTTP status.",
 		}, []string{"status"}),
@@ -45,7 +49,7 @@ func newMetrics(viewers func() int) *metrics {
 	bytes := func(name, help string, n *atomic.Uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(n.Load()) })
 	}
-	m.registry.MustRegister(m.unexpected, m.repaired, m.slow, m.repairs, m.refused, m.zap,
+	m.registry.MustRegister(m.unexpected, m.repaired, m.slow, m.repairs, m.late, m.refused, m.zap,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_cinema_viewers", Help: "Viewers of this gateway."}, func() float64 { return float64(viewers()) }),
 		bytes("sluice_cinema_received_bytes_total", "Bytes of channels' datagrams that were received.", &m.in),
 		bytes("sluice_cinema_sent_bytes_total", "Bytes of media that were sent to viewers.", &m.out))

@@ -20,7 +20,7 @@ import (
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
-	writeTimeout  = 20 * time.Second
+	writeTimeout  = 25 * time.Second
 	idleTimeout   = time.Minute
 	maxHeader     = 16 << 10
 

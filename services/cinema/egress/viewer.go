@@ -49,6 +49,7 @@ type viewer struct {
 	nextCache     *media.Cache   // of the next channel
 	currentSource netip.AddrPort // source of the present channel
 	nextSource    netip.AddrPort // source of the next channel
+	nextDatagrams int            // datagrams from nextSource
 	early         earlyBuffer
 	cut           chan struct{} // closed when the stream has switched
 	first         media.Out     // first packet after the switch, without its payload
@@ -167,6 +168,7 @@ func (v *viewer) splice(from netip.AddrPort, raw []byte, now time.Time) {
 	kept := v.currentCache
 	if from == v.nextSource {
 		kept = v.nextCache
+		v.nextDatagrams++
 	}
 	kept.Add(p, raw, now)
 	v.send(v.splicer.Push(from, p, now))

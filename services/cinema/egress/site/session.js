@@ -2,7 +2,7 @@
 
 // How long a gateway may take to answer, in milliseconds.
 export const joinTime = 4000;
-const changeTime = 12000;
+const changeTime = 15000;
 const probeTime = 800;
 
 // Refused is a gateway's answer that is not a success; its problem is what is wrong, and with which
