@@ -41,6 +41,21 @@ func (e *Env) Logf(format string, args ...any) {
 	fmt.Fprintf(e.log, "%6s        %s\n", "", fmt.Sprintf(format, args...))
 }
 
+// repeat measures a rate several times, each as a step, and returns the rates in bits per second.
+func (e *Env) repeat(times int, what string, measure func() (float64, error)) ([]float64, error) {
+	var rates []float64
+	for range times {
+		e.Step("%s", what)
+		rate, err := measure()
+		if err != nil {
+			return nil, err
+		}
+		e.Logf("%.1f Mbit/s", rate/1e6)
+		rates = append(rates, rate)
+	}
+	return rates, nil
+}
+
 // CSV creates a file of raw measurements. Each row is written to the file at once, so that an
 // interrupted experiment keeps what it has measured.
 func (e *Env) CSV(name string, columns ...string) (*CSV, error) {

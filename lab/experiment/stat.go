@@ -53,6 +53,11 @@ func meanText(values []float64, scale float64, digits int) string {
 	}
 }
 
+// interval is a published mean with half the width of its 95 % confidence interval.
+type interval struct{ mean, margin float64 }
+
+func (i interval) String() string { return fmt.Sprintf("%v ± %v", i.mean, i.margin) }
+
 // jain returns Jain's index of fairness of the shares: 1 if all are equal.
 func jain(shares []float64) float64 {
 	sum, squares := 0.0, 0.0
