@@ -249,21 +249,21 @@ func (g *gnrsRig) send(ctx context.Context, share int, names []frame.GUID) (bits
 }
 
 func (g *gnrsRig) report(shares []int, r *Result) {
-	t := Table{Title: "Chunks from application to application, medians", Columns: []string{"look-ups", "Mbit/s", "of what goes without"}}
-	base := median(g.rates[gnrsWay(0, true)])
+	t := Table{Title: "Chunks from application to application: means with 95 % intervals", Columns: []string{"look-ups", "Mbit/s", "of what goes without"}}
+	base := mean(g.rates[gnrsWay(0, true)])
 	for _, share := range shares {
 		for _, again := range []bool{false, true} {
 			way := gnrsWay(share, again)
-			rate := median(g.rates[way])
+			rate := mean(g.rates[way])
 			part := "-"
 			if base > 0 {
 				part = fmt.Sprintf("%.2f", rate/base)
 			}
-			t.Add(way, fmt.Sprintf("%.0f", rate/1e6), part)
+			t.Add(way, meanText(g.rates[way], 1e-6, 0), part)
 		}
 	}
-	if kept := median(g.rates[gnrsWay(gnrsMost, true)]); base > 0 && kept > 0 {
-		first := median(g.rates[gnrsWay(gnrsMost, false)])
+	if kept := mean(g.rates[gnrsWay(gnrsMost, true)]); base > 0 && kept > 0 {
+		first := mean(g.rates[gnrsWay(gnrsMost, false)])
 		r.Claim(first >= gnrsFirst*kept, fmt.Sprintf("%s: at least %.3g of what goes when the answers are kept", gnrsWay(gnrsMost, false), gnrsFirst), "%.2f", first/kept)
 		r.Claim(kept >= gnrsAgain*base, fmt.Sprintf("%s: at least %.3g of what goes without", gnrsWay(gnrsMost, true), gnrsAgain), "%.2f", kept/base)
 	}

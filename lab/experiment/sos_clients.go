@@ -30,16 +30,19 @@ func runClients(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	defer raw.Close()
-	env.Steps(2)
-	goodputs := map[int]float64{}
+	repeats := pick(env.Scale, 3, 5, 10)
+	env.Steps(2 * repeats)
+	goodputs := map[int][]float64{}
 	err = env.withSite(ctx, twoClients(), func(ctx context.Context, s *site) error {
 		for n := 1; n <= 2; n++ {
-			env.Step("%d clients", n)
-			if goodputs[n], err = s.clients(ctx, env.Scale, n); err != nil {
-				return fmt.Errorf("%d clients: %w", n, err)
-			}
-			env.Logf("%.1f Mbit/s", goodputs[n]/1e6)
-			if err := raw.Row(n, goodputs[n]); err != nil {
+			goodputs[n], err = env.repeat(repeats, fmt.Sprintf("%d clients", n), func() (float64, error) {
+				rate, err := s.clients(ctx, env.Scale, n)
+				if err != nil {
+					return 0, fmt.Errorf("%d clients: %w", n, err)
+				}
+				return rate, raw.Row(n, rate)
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -99,14 +102,14 @@ func (s *site) clients(ctx context.Context, scale Scale, n int) (sum float64, er
 	return sum, errors.Join(append(errs, err)...)
 }
 
-func clientsResult(goodputs map[int]float64) *Result {
+func clientsResult(goodputs map[int][]float64) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches, %v; every agent's own link %.0f Mbit/s", agentsLine, agentLink/1e6)}
-	t := Table{Title: "Goodput of all together", Columns: []string{"clients", "published Gbit/s", "times one", "ours Mbit/s", "times one"}}
+	t := Table{Title: fmt.Sprintf("Goodput of all together: means of %d transfers with 95 %% intervals", len(goodputs[1])), Columns: []string{"clients", "published Gbit/s", "times one", "ours Mbit/s", "times one"}}
 	for n := 1; n <= 2; n++ {
-		t.Add(n, 8*n, n, fmt.Sprintf("%.1f", goodputs[n]/1e6), fmt.Sprintf("%.2f", goodputs[n]/goodputs[1]))
+		t.Add(n, 8*n, n, meanText(goodputs[n], 1e-6, 1), fmt.Sprintf("%.2f", mean(goodputs[n])/mean(goodputs[1])))
 	}
 	r.Tables = []Table{t}
-	ratio := goodputs[2] / goodputs[1]
+	ratio := mean(goodputs[2]) / mean(goodputs[1])
 	r.Claim(ratio >= 1.8, "two clients get at least 1.8 times what one gets", "%.2f times", ratio)
 	r.Note("Each agent's link is limited to %.0f Mbit/s, because an agent itself carries more than this lab's software switches.", agentLink/1e6)
 	return r

@@ -177,20 +177,20 @@ func (rig *diskRig) transfer(ctx context.Context, w diskWay) (time.Duration, err
 func diskResult(size int64, rates map[string][]float64) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches, %v", diskLine)}
 	t := Table{
-		Title:   fmt.Sprintf("A file of %d MB, until it is on the disk (median)", size/1e6),
+		Title:   fmt.Sprintf("A file of %d MB, until it is on the disk: means with 95 %% intervals", size/1e6),
 		Columns: []string{"way", "published Mbit/s", "times direct", "ours Mbit/s", "of the link", "times direct"},
 	}
-	direct := median(rates["direct"])
+	direct := mean(rates["direct"])
 	for _, w := range diskWays {
-		ours := median(rates[w.name])
+		ours := mean(rates[w.name])
 		theirs, times := "", ""
 		if w.published > 0 {
 			theirs, times = fmt.Sprint(w.published), fmt.Sprintf("%.1f", w.published/diskWays[0].published)
 		}
-		t.Add(w.name, theirs, times, fmt.Sprintf("%.1f", ours/1e6), fmt.Sprintf("%.0f %%", 100*ours/diskLine.payload()), fmt.Sprintf("%.1f", ours/direct))
+		t.Add(w.name, theirs, times, meanText(rates[w.name], 1e-6, 1), fmt.Sprintf("%.0f %%", 100*ours/diskLine.payload()), fmt.Sprintf("%.1f", ours/direct))
 	}
 	r.Tables = []Table{t}
-	share := median(rates["SOS"]) / diskLine.payload()
+	share := mean(rates["SOS"]) / diskLine.payload()
 	r.Claim(share >= 0.85, "SOS, at its defaults: at least 85 % of what the link carries, from disk to disk", "%.0f %%", 100*share)
 	r.Note("Scaled: %d MB of 10 GB. The kernel is told to keep nothing of the file in memory before each transfer; what has come is on the disk (fsync) before the clock stops, and its checksum is compared.", size/1e6)
 	return r

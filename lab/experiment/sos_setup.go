@@ -115,12 +115,12 @@ func connects(ctx context.Context, s *site, raw *CSV, way string, count int) ([]
 }
 
 func setupResult(r *Result, l line, direct, carried []float64, sessions []sos.Record) {
-	table := Table{Title: "Connect time in ms, as curl measures it", Columns: []string{"way", "number", "median", "p95", "worst"}}
+	table := Table{Title: "Connect time in ms, as curl measures it", Columns: []string{"way", "number", "mean, with its 95 % interval", "median", "p95", "worst"}}
 	for _, row := range []struct {
 		way   string
 		times []float64
 	}{{"direct", direct}, {"SOS", carried}} {
-		table.Add(row.way, len(row.times), fmt.Sprintf("%.1f", median(row.times)), fmt.Sprintf("%.1f", quantile(row.times, 0.95)), fmt.Sprintf("%.1f", quantile(row.times, 1)))
+		table.Add(row.way, len(row.times), meanText(row.times, 1, 1), fmt.Sprintf("%.1f", median(row.times)), fmt.Sprintf("%.1f", quantile(row.times, 0.95)), fmt.Sprintf("%.1f", quantile(row.times, 1)))
 	}
 	r.Tables = append(r.Tables, table, setupSteps(sessions))
 	bound := median(direct) + 1000*(l.RTT+setupBudget).Seconds()

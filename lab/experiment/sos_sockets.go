@@ -73,7 +73,7 @@ func runSockets(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	defer raw.Close()
-	repeats := pick(env.Scale, 2, 3, 5)
+	repeats := pick(env.Scale, 3, 3, 5)
 	env.Steps(repeats * (1 + len(ps)*len(controls)))
 	var direct []float64
 	measured := map[string]map[int]*socketsSamples{}
