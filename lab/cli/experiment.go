@@ -59,7 +59,8 @@ func experimentRunCommand(a *app) *cobra.Command {
 		Long: `Runs experiments one after another; "all" selects every one. Scales: quick (a minute
 or two each, rough figures), normal, full (the whole published range of parameters;
 may take an hour). The claims of several experiments are listed together at the end.
-The exit status is 1 if a claim was missed or an experiment failed; the others still run.
+The exit status is 1 if a claim was missed, at any scale, or an experiment failed or tested
+no claim although nothing was left out (--only); the others still run.
 Ctrl-C ends the experiment and removes what it has built; measurements made so far are
 kept.`,
 		Example: `  sluice-lab experiment run sos-peers --scale quick --out out/sos-peers

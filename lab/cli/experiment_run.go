@@ -58,6 +58,9 @@ func (r *experimentRun) runAll(ctx context.Context, a *app, chosen []experiment.
 			out.Error = err.Error()
 			errs = append(errs, err)
 		}
+		if result != nil && len(result.Claims) == 0 && len(o.Only) == 0 {
+			errs = append(errs, fmt.Errorf("%s: no claim was tested", e.Name))
+		}
 		outcomes = append(outcomes, out)
 	}
 	if missed := countMissed(outcomes); missed > 0 {

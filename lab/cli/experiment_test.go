@@ -54,7 +54,8 @@ func TestOutcomesAreListedTogether(t *testing.T) {
 }
 
 // TestMissedClaimFails checks that a missed claim is an error that ends the program with status 1,
-// even if another experiment holds.
+// even if another experiment holds. An experiment that tests nothing is an error, too, unless parts
+// of it were left out.
 func TestMissedClaimFails(t *testing.T) {
 	live.Test(t)
 	claims := func(name string, met ...bool) experiment.Experiment {
@@ -68,16 +69,19 @@ func TestMissedClaimFails(t *testing.T) {
 	}
 	for _, c := range []struct {
 		all  []experiment.Experiment
+		only experiment.Only
 		says string
 	}{
-		{[]experiment.Experiment{claims("a", true)}, ""},
-		{[]experiment.Experiment{claims("a", true, false)}, "1 claims were missed"},
-		{[]experiment.Experiment{claims("a", false), claims("b", true)}, "1 claims were missed"},
-		{[]experiment.Experiment{claims("a", false), claims("b", false)}, "2 claims were missed"},
+		{[]experiment.Experiment{claims("a", true)}, nil, ""},
+		{[]experiment.Experiment{claims("a", true, false)}, nil, "1 claims were missed"},
+		{[]experiment.Experiment{claims("a", false), claims("b", true)}, nil, "1 claims were missed"},
+		{[]experiment.Experiment{claims("a", false), claims("b", false)}, nil, "2 claims were missed"},
+		{[]experiment.Experiment{claims("a"), claims("b", true)}, nil, "a: no claim was tested"},
+		{[]experiment.Experiment{claims("a")}, experiment.Only{"rtt": {"50ms"}}, ""},
 	} {
 		run := experimentRun{scale: "quick", out: t.TempDir()}
 		var out strings.Builder
-		err := run.runAll(t.Context(), &app{Output: command.Output{Out: &out, Err: &out}}, c.all, experiment.Options{})
+		err := run.runAll(t.Context(), &app{Output: command.Output{Out: &out, Err: &out}}, c.all, experiment.Options{Only: c.only})
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want %q:\n%s", err, c.says, out.String())
 		}
