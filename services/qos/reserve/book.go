@@ -326,10 +326,13 @@ func noise(u Use, own uint64) uint64 { return min(u.Capacity/skew, chatter+own/s
 // EstimateFree estimates the capacity of a link that is free for traffic without a promise, in
 // bit/s: the capacity, minus the promises, minus the traffic that is probably neither promised nor
 // yielding. It compares readings of different times, so no promise may be based on it.
-func (b *Book) EstimateFree(l Link) uint64 {
+func (b *Book) EstimateFree(l Link) uint64 { return b.EstimateFreeOf(l, b.use(l)) }
+
+// EstimateFreeOf is EstimateFree for a caller that has measured the use of the link more recently.
+func (b *Book) EstimateFreeOf(l Link, u Use) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u, a := b.use(l), b.account(l)
+	a := b.account(l)
 	others := u.Used - min(a.sums.counted, u.Used)
 	own := u.Used - others
 	unseen, grown := uint64(0), uint64(0)

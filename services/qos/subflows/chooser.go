@@ -49,9 +49,9 @@ func (c *chooser) nextPath(f *subflow, t *network.Topology, now time.Time, whole
 			return found{}, err
 		}
 		next = all[0]
-		c.flows.keep(f, all[1:], now)
+		c.flows.keep(f, all, now)
 	}
-	c.loads.start(next, now)
+	c.loads.start(f.id, next, now)
 	f.mu.Lock()
 	f.chosen = next.hops
 	f.mu.Unlock()
@@ -73,25 +73,29 @@ func (c *chooser) widestPath(f *subflow, t *network.Topology, now time.Time) (fo
 func (c *chooser) update(flows []*subflow, counted func(*subflow) (bytes [directions]uint64, at time.Time)) {
 	rates, silent := map[reserve.Link]uint64{}, map[reserve.Link]int{}
 	for _, f := range flows {
-		bytes, read := counted(f)
-		nothing := true
+		bytes, at := counted(f)
+		nothing, read := true, false
 		for direction := range directions {
 			f.mu.Lock()
-			rate, known := f.counters[direction].Read(bytes[direction], read)
+			rate, known := f.counters[direction].Read(bytes[direction], at)
 			last := f.counters[direction].Rate
 			f.mu.Unlock()
 			if known {
 				c.loads.book.Observe(f.yieldKey(direction), rate)
 			}
-			nothing = nothing && known && rate == 0
+			nothing, read = nothing && rate == 0, read || known
 			for _, at := range links(f.path(), direction) {
 				rates[at] += last
 			}
 		}
 		f.mu.Lock()
-		f.silent = nothing
+		if read {
+			f.silent = nothing
+		}
+		nothing = f.silent
 		f.mu.Unlock()
 		if nothing {
+			c.loads.expectNothing(f.id)
 			for _, at := range flowpath.LinkPorts(f.path()) {
 				silent[at]++
 			}
@@ -123,7 +127,7 @@ func (c *chooser) relieve(now time.Time, widen func(f *subflow, at network.PortR
 func (c *chooser) bottleneck(f *subflow, now time.Time) (at network.PortRef, full bool) {
 	ports := flowpath.LinkPorts(f.path())
 	i := slices.IndexFunc(ports, func(at network.PortRef) bool {
-		u := c.loads.book.Use(at)
+		u, _ := c.loads.use(at, now)
 		return u.Capacity > 0 && u.Used >= u.Capacity/100*fullAt
 	})
 	f.mu.Lock()
@@ -139,10 +143,10 @@ func (c *chooser) bottleneck(f *subflow, now time.Time) (at network.PortRef, ful
 	return ports[i], f.full >= fullReadings
 }
 
-// widerPath returns a path that gives a subflow more than its present path, on which the link from
-// at is full, and reports whether there is one. The subflow is then not moved again for
-// settleReadings readings.
-func (c *chooser) widerPath(f *subflow, at network.PortRef, t *network.Topology, now time.Time) (found, bool) {
+// widerPath returns a path that gives a subflow more than the given rate, which it has on its
+// present path, where the link from at is full. It reports whether there is one. The subflow is then
+// not moved again for settleReadings readings.
+func (c *chooser) widerPath(f *subflow, at network.PortRef, rate uint64, t *network.Topology, now time.Time) (found, bool) {
 	old := f.path()
 	if old == nil {
 		return found{}, false
@@ -156,7 +160,7 @@ func (c *chooser) widerPath(f *subflow, at network.PortRef, t *network.Topology,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.full = 0
-	if to.width < f.currentRate()*minGain/100 || slices.Contains(flowpath.LinkPorts(to.hops), at) {
+	if to.width < rate*minGain/100 || slices.Contains(flowpath.LinkPorts(to.hops), at) {
 		return found{}, false
 	}
 	f.settleUntil = now.Add(settleReadings * c.interval)

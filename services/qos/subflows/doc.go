@@ -19,13 +19,16 @@
 //   - A subflow takes the widest of the shortest paths, or a path that is longer by two links at
 //     most and twice as wide: the widest of all paths winds through the whole network for the last
 //     percent.
-//   - The expected load of a subflow that was just placed counts until measurements show it.
-//     Subflows get nothing of the bandwidth that is promised (package reserve).
+//   - The expected load of a subflow that was just placed counts until measurements show it, or
+//     the subflow has ended. Subflows get nothing of the bandwidth that is promised (package
+//     reserve).
 //   - Both directions of a link count, since in a download data flows against the SYN.
 //   - The search is ordered by width. As printed, algorithm 4 does not say so, and with a plain
 //     queue it finds narrower paths.
 //   - A subflow is moved when a link of its path fails, and when its path is full and another
-//     would give it half as much again. The store holds the paths: a restart moves nothing.
+//     would give it half as much again. The paths of a new subflow are read a few times a second,
+//     since regular readings show load that has ended. The store holds the paths: a restart moves
+//     nothing.
 //
 // Large connections of plain TCP that are found by samples of packets can be placed like subflows.
 //
@@ -34,5 +37,5 @@
 //
 // Start reading at Service, which finds joins among packets and owns all goroutines. A table holds
 // the subflows, linkLoads computes the widths of links, a chooser chooses paths, and a placer
-// changes one subflow at a time.
+// changes one subflow at a time. A watchList holds the subflows whose paths are read often.
 package subflows

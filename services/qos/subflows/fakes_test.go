@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/kit/servicetest"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/qos/guard"
@@ -59,13 +60,105 @@ type world struct {
 	mu   sync.Mutex
 	used map[network.PortRef]uint64
 	dead map[[2]int]bool
+	// sent holds what ports send, and carried what subflows carry, by their keys. A switch updates
+	// the counters of subflows once in each lag.
+	sent    map[network.PortRef]*flow
+	carried map[string]*flow
+	lag     time.Duration
+	reads   int // number of readings of ports' counters
+}
+
+// flow is traffic whose rate changes now and then. It counts bytes.
+type flow struct {
+	bytes, rate uint64 // rate is in bits per second
+	since       time.Time
+}
+
+// at returns the number of bytes at a time.
+func (f *flow) at(now time.Time) uint64 {
+	return f.bytes + uint64(float64(f.rate)/8*max(now.Sub(f.since), 0).Seconds())
+}
+
+func (f *flow) set(rate uint64, now time.Time) {
+	*f = flow{f.at(now), rate, now}
+}
+
+// send makes a port send at a rate from now on, and carry a subflow.
+func (w *world) send(a, b int, rate uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := port(a, b)
+	if w.sent[at] == nil {
+		w.sent[at] = &flow{since: time.Now()}
+	}
+	w.sent[at].set(rate, time.Now())
+}
+
+func (w *world) carry(f *subflow, rate uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.carried[f.key()] == nil {
+		w.carried[f.key()] = &flow{since: time.Now()}
+	}
+	w.carried[f.key()].set(rate, time.Now())
+}
+
+// countedNet is the network of a world, with the counters of its ports.
+type countedNet struct {
+	*servicetest.Network
+	w *world
+}
+
+func (n countedNet) PortCounters(_ context.Context, d openflow.DatapathID) (all []stats.Sample, err error) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.reads++
+	now := time.Now()
+	for _, c := range cables {
+		for _, at := range []network.PortRef{port(c[0], c[1]), port(c[1], c[0])} {
+			if at.Switch != d {
+				continue
+			}
+			x := stats.Sample{Port: at, Sent: now, Received: now}
+			if f := n.w.sent[at]; f != nil {
+				x.TxBytes = f.at(now)
+			}
+			all = append(all, x)
+		}
+	}
+	return all, nil
+}
+
+// countedLedger is the ledger of a world, with the counters of subflows that carry something.
+type countedLedger struct {
+	*servicetest.Ledger
+	w *world
+}
+
+func (l countedLedger) Rules(key string) []network.InstalledRule {
+	rules := l.Ledger.Rules(key)
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	f := l.w.carried[key]
+	if f == nil {
+		return rules
+	}
+	now := time.Now()
+	for i := range rules {
+		if rules[i].CountersAt = now; rules[i].NotifyRemoved {
+			rules[i].Bytes = f.at(now.Truncate(max(l.w.lag, 1)))
+		} else {
+			rules[i].Bytes = 0
+		}
+	}
+	return rules
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{
 		t: t, on: true, store: memstore.New(), rules: servicetest.NewLedger(), net: servicetest.NewNetwork(nil),
-		used: map[network.PortRef]uint64{}, dead: map[[2]int]bool{},
+		used: map[network.PortRef]uint64{}, dead: map[[2]int]bool{}, sent: map[network.PortRef]*flow{}, carried: map[string]*flow{},
 	}
 	w.join()
 	for _, sw := range []int{1, 5} {
@@ -125,7 +218,7 @@ func (w *world) start() {
 	log, book := slog.New(slog.DiscardHandler), reserve.New(w.use)
 	w.Service = New(Options{
 		Settings: Settings{Enabled: w.on, DSCP: mark, Paths: 3, Most: 20, Idle: 30 * time.Second},
-		Network:  w.net, Rules: w.rules, Store: w.store, Book: book, Guard: guard.New(guard.Options{Book: book, Rules: w.rules, Log: log}), Log: log, Publish: func(string, any) {},
+		Network:  countedNet{w.net, w}, Rules: countedLedger{w.rules, w}, Store: w.store, Book: book, Guard: guard.New(guard.Options{Book: book, Rules: w.rules, Log: log}), Log: log, Publish: func(string, any) {},
 		Interval: time.Hour,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

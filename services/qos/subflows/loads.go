@@ -2,8 +2,8 @@ package subflows
 
 import (
 	"fmt"
+	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +24,9 @@ type linkLoads struct {
 	placed   map[reserve.Link]int    // number of subflows on the link, in either direction
 	carried  map[reserve.Link]uint64 // traffic of these subflows at the last reading, in bits per second
 	silent   map[reserve.Link]int    // number of these subflows without traffic at the last reading
-	expected []expectedLoad
+	expected map[string]expectedLoad // by the identifiers of the subflows
+
+	recent recentLoads
 }
 
 // expectedLoad is the load that a subflow was expected to cause when it was placed.
@@ -35,7 +37,7 @@ type expectedLoad struct {
 }
 
 func newLoads(book *reserve.Book, unseen time.Duration) *linkLoads {
-	return &linkLoads{book: book, settleTime: unseen, placed: map[reserve.Link]int{}}
+	return &linkLoads{book: book, settleTime: unseen, placed: map[reserve.Link]int{}, expected: map[string]expectedLoad{}}
 }
 
 // add counts a subflow on the links of a path. remove undoes that.
@@ -61,21 +63,39 @@ func (l *linkLoads) setMeasured(rates map[reserve.Link]uint64, silent map[reserv
 }
 
 // start counts a subflow on the links of a path, together with its expected load.
-func (l *linkLoads) start(f found, now time.Time) {
+func (l *linkLoads) start(id string, f found, now time.Time) {
 	l.add(f.hops)
-	l.expect(f, now)
+	l.expect(id, f, now)
 }
 
 // expect records the load that a subflow is expected to cause on a path, until measurements include
-// it.
-func (l *linkLoads) expect(f found, now time.Time) {
-	if len(f.hops) == 1 {
-		return
-	}
+// it. It replaces the load that the subflow was expected to cause on another path.
+func (l *linkLoads) expect(id string, f found, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expected = slices.DeleteFunc(l.expected, func(g expectedLoad) bool { return now.After(g.until) })
-	l.expected = append(l.expected, expectedLoad{flowpath.LinkPorts(f.hops), f.width, now.Add(l.settleTime)})
+	maps.DeleteFunc(l.expected, func(_ string, g expectedLoad) bool { return now.After(g.until) })
+	if len(f.hops) > 1 {
+		l.expected[id] = expectedLoad{flowpath.LinkPorts(f.hops), f.width, now.Add(l.settleTime)}
+	}
+}
+
+// expectNothing forgets the load that a subflow was expected to cause: it has ended, or was not
+// placed there, or is silent.
+func (l *linkLoads) expectNothing(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.expected, id)
+}
+
+// use returns the capacity of a link and the traffic on it, according to the latest readings. It
+// reports whether these are recent.
+func (l *linkLoads) use(at reserve.Link, now time.Time) (u reserve.Use, recent bool) {
+	u = l.book.Use(at)
+	rate, recent := l.recent.rate(at, now)
+	if recent {
+		u.Used, u.Unknown = rate, false
+	}
+	return u, recent
 }
 
 // promisedOn returns the sum of the bandwidth that is promised on the links of a path, in bits per
@@ -91,6 +111,7 @@ func (l *linkLoads) promisedOn(hops []network.Hop) (sum uint64) {
 // searched.
 type widths struct {
 	*linkLoads
+	now   time.Time
 	own   map[reserve.Link]uint64 // number of other subflows of that connection on each link
 	taken map[reserve.Link]uint64 // expected loads that measurements do not include yet
 	more  map[reserve.Link]uint64 // number of subflows added by this search
@@ -106,7 +127,7 @@ type linkInfo struct{ free, unpromised, shared, subflows uint64 }
 // widths returns the widths for a further subflow of a connection whose other subflows use
 // the given paths.
 func (l *linkLoads) widths(now time.Time, others [][]network.Hop) widths {
-	w := widths{l, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]linkInfo{}}
+	w := widths{l, now, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]linkInfo{}}
 	for _, hops := range others {
 		for _, at := range flowpath.LinkPorts(hops) {
 			w.own[at]++
@@ -142,11 +163,15 @@ func (w widths) infoOf(at reserve.Link) linkInfo {
 	if l, known := w.known[at]; known {
 		return l
 	}
-	use := w.book.Use(at)
-	free := w.book.EstimateFree(at) // bandwidth that subflows use is available for promises, but not for other subflows
+	use, recent := w.use(at, w.now)
+	free := w.book.EstimateFreeOf(at, use) // bandwidth that subflows use is available for promises, but not for other subflows
 	l := linkInfo{unpromised: use.Capacity - min(w.book.Promised(at), use.Capacity)}
 	w.mu.Lock()
-	l.free = free - min(w.carried[at], free)
+	carried := w.carried[at]
+	if recent {
+		carried = min(carried, use.Used) // some of it may have ended since
+	}
+	l.free = free - min(carried, free)
 	l.subflows = uint64(max(w.placed[at]-w.silent[at], 0))
 	w.mu.Unlock()
 	l.shared = min(free, l.unpromised)

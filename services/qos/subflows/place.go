@@ -28,8 +28,10 @@ type placer struct {
 	choosing sync.Mutex
 	// These limit log lines that hosts can cause at will.
 	warnLimit, infoLimit lograte.Limit
-	// promises runs the update of the meters that subflows pass.
-	promises kit.Loop
+	// promises runs the update of the meters that subflows pass, and watches the readings of the
+	// paths of watched subflows.
+	promises, watches kit.Loop
+	watched           watchList
 }
 
 // place forwards a new subflow along the next path of its connection. The caller has locked
@@ -55,6 +57,7 @@ func (c *placer) place(f *subflow) {
 	}
 	c.metrics.countOutcome(f, outcomePlaced)
 	c.metrics.setup.Observe(time.Since(f.Since).Seconds())
+	c.watchNew(f)
 	c.Publish("subflow.placed", f.record())
 	c.save(f)
 }
@@ -77,19 +80,20 @@ func (c *placer) widestPath(f *subflow) (found, error) {
 	now := time.Now()
 	to, err := c.chooser.widestPath(f, c.Network.Topology(), now)
 	if err == nil {
-		c.chooser.loads.start(to, now)
+		c.chooser.loads.start(f.id, to, now)
 	}
 	return to, err
 }
 
-// widerPath chooses a path that gives a subflow more than its present path, on which the link from
-// at is full. It reports whether there is one, and counts the subflow on it from then on.
-func (c *placer) widerPath(f *subflow, at network.PortRef, now time.Time) (found, bool) {
+// widerPath chooses a path that gives a subflow more than the given rate, which it has on its
+// present path, where the link from at is full. It reports whether there is one, and counts the
+// subflow on it from then on.
+func (c *placer) widerPath(f *subflow, at network.PortRef, rate uint64, now time.Time) (found, bool) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
-	to, ok := c.chooser.widerPath(f, at, c.Network.Topology(), now)
+	to, ok := c.chooser.widerPath(f, at, rate, c.Network.Topology(), now)
 	if ok {
-		c.chooser.loads.start(to, now)
+		c.chooser.loads.start(f.id, to, now)
 	}
 	return to, ok
 }
@@ -102,6 +106,7 @@ func (c *placer) route(ctx context.Context, f *subflow, hops []network.Hop, allo
 	held := c.meteredLinks(hops)
 	if err := c.install(ctx, f, hops, held, allowDown); err != nil {
 		c.chooser.loads.remove(hops)
+		c.chooser.loads.expectNothing(f.id)
 		return nil, err
 	}
 	c.chooser.bookYielding(f, hops)
@@ -171,6 +176,7 @@ func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
 	old := f.path()
 	if old == nil || slices.Equal(old, to.hops) {
 		c.chooser.loads.remove(to.hops)
+		c.chooser.loads.expectNothing(f.id)
 		return
 	}
 	if _, err := c.route(ctx, f, to.hops, true); err != nil {
@@ -197,6 +203,7 @@ func (c *placer) end(f *subflow, why string) {
 	c.removeRules(ctx, f)
 	c.chooser.releaseYielding(f)
 	c.chooser.loads.remove(hops)
+	c.chooser.loads.expectNothing(f.id)
 	if err := c.records.Delete(ctx, f.id); err != nil {
 		c.warnLimit.Warn(c.Log, "a subflow stays stored", "subflow", f.Header, "error", err)
 	}

@@ -38,7 +38,7 @@ func New(o Options) *Service {
 	o.Guard.AddUser(s.meteredLinks, s.loaded)
 	o.Book.OnRateChange(s.promises.Wake)
 	s.placer = &placer{
-		Options: o, chooser: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises,
+		Options: o, chooser: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises, watches: kit.NewLoop(),
 		records: kit.Records[stored]{Store: o.Store, Prefix: storePrefix, Plural: "subflows", Log: o.Log, MaxItems: maxSubflows},
 	}
 	return s
@@ -64,6 +64,7 @@ func (s *Service) Run(ctx context.Context) error {
 	close(s.ready)
 	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
 	s.tasks.Start(func(ctx context.Context) { s.promises.Run(ctx, meterDelay, s.Interval, s.updateAllMeters) })
+	s.tasks.Start(func(ctx context.Context) { s.placer.watches.Run(ctx, 0, 0, s.watch) })
 	kit.NewLoop().Run(own, 0, s.Interval, s.update)
 	return nil
 }

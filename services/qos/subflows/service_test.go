@@ -298,7 +298,7 @@ func TestLinkFills(t *testing.T) {
 	w := newWorld(t)
 	by := w.placed(a, b, 1000, 1)
 	f := w.flows.all()[0]
-	w.placer.chooser.loads.expected = nil
+	clear(w.placer.chooser.loads.expected)
 	read := func(rate uint64) {
 		f.mu.Lock()
 		f.counters[reverse].Rate = rate

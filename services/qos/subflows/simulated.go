@@ -43,6 +43,7 @@ func (s *Simulated) Place(name string, token uint32, from, to network.PortRef, n
 func (s *Simulated) End(name string) {
 	if f := s.flows.named(name); f != nil {
 		s.loads.remove(f.path())
+		s.loads.expectNothing(name)
 		s.releaseYielding(f)
 		s.flows.remove(f)
 	}
@@ -56,10 +57,10 @@ func (s *Simulated) Read(now time.Time, carried func(name string) uint64) (moved
 	})
 	moved = map[string][]network.Hop{}
 	s.relieve(now, func(f *subflow, at network.PortRef) (bool, bool) {
-		to, ok := s.widerPath(f, at, s.topology, now)
+		to, ok := s.widerPath(f, at, f.rate(), s.topology, now)
 		if ok {
 			old := f.path()
-			s.loads.start(to, now)
+			s.loads.start(f.id, to, now)
 			s.bookYielding(f, to.hops)
 			f.setPath(to.hops, nil)
 			s.loads.remove(old)

@@ -33,7 +33,8 @@ type connPaths struct {
 	subflows []*subflow
 	from, to network.PortRef
 	left     []found
-	at       time.Time // when the paths were found
+	searched [][]network.Hop // all paths that this search found
+	at       time.Time       // when the paths were found
 }
 
 // found is a path, with its width and the sum of the bandwidth that was promised on its links when
@@ -41,6 +42,13 @@ type connPaths struct {
 type found struct {
 	hops            []network.Hop
 	width, promised uint64
+}
+
+func pathsOf(all []found) (paths [][]network.Hop) {
+	for _, p := range all {
+		paths = append(paths, p.hops)
+	}
+	return paths
 }
 
 func newTable(most int) *table {
@@ -179,13 +187,24 @@ func (t *table) others(f *subflow) (all [][]network.Hop) {
 	return all
 }
 
-// keep stores the remaining paths of a search for the next subflows of the connection.
-func (t *table) keep(f *subflow, left []found, now time.Time) {
+// keep stores the paths that a search for a subflow has found. The subflow takes the first, and the
+// next subflows of its connection the others.
+func (t *table) keep(f *subflow, all []found, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.connections[f.Connection]; c != nil {
-		c.from, c.to, c.left, c.at = f.From, f.To, left, now
+	if c := t.connections[f.Connection]; c != nil && !f.Plain {
+		c.from, c.to, c.left, c.at, c.searched = f.From, f.To, all[1:], now, pathsOf(all)
 	}
+}
+
+// searched returns all paths that the last search for a subflow's connection has found.
+func (t *table) searched(f *subflow) [][]network.Hop {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.connections[f.Connection]; c != nil && !f.Plain {
+		return slices.Clone(c.searched)
+	}
+	return nil
 }
 
 // all returns the subflows, the oldest first.

@@ -36,20 +36,24 @@ func (s *Service) observe(ctx context.Context) {
 			s.Log.Debug("reading counters", "switch", d, "error", err)
 		}
 	})
-	s.placer.chooser.update(flows, func(f *subflow) (bytes [directions]uint64, at time.Time) {
-		for _, r := range s.Rules.Rules(f.key()) {
-			switch {
-			case r.Switch != f.From.Switch || r.CountersAt.IsZero():
-				continue
-			case r.NotifyRemoved: // the counter of the rule where the subflow enters
-				bytes[forward] = r.Bytes
-			default:
-				bytes[reverse] = r.Bytes
-			}
-			at = r.CountersAt
+	s.placer.chooser.update(flows, s.counted)
+}
+
+// counted returns the number of bytes that a subflow has carried by direction, according to the last
+// reading of the counters where it enters, and the time of that reading.
+func (s *Service) counted(f *subflow) (bytes [directions]uint64, at time.Time) {
+	for _, r := range s.Rules.Rules(f.key()) {
+		switch {
+		case r.Switch != f.From.Switch || r.CountersAt.IsZero():
+			continue
+		case r.NotifyRemoved: // the counter of the rule where the subflow enters
+			bytes[forward] = r.Bytes
+		default:
+			bytes[reverse] = r.Bytes
 		}
-		return bytes, at
-	})
+		at = r.CountersAt
+	}
+	return bytes, at
 }
 
 // review moves subflows whose path is broken, and ends subflows that have no other path or whose
@@ -105,24 +109,30 @@ func (c *placer) repair(ctx context.Context, f *subflow, why string, over bool) 
 	c.move(ctx, f, to, why)
 }
 
-// relieve moves subflows that a full link limits.
+// relieve moves subflows that a full link limits, and watches those that share the link and have no
+// better path yet.
 func (s *Service) relieve(ctx context.Context) {
 	now := time.Now()
 	s.placer.chooser.relieve(now, func(f *subflow, at network.PortRef) (moved, more bool) {
-		return s.placer.widen(ctx, f, at, now), time.Since(now) <= s.Interval/2
+		rate := f.rate()
+		if moved = s.placer.widen(ctx, f, at, rate, now); !moved {
+			if share := rate * 100 / max(s.Book.Use(at).Used, 1); share < aloneAt {
+				s.placer.watchShared(f, at, share)
+			}
+		}
+		return moved, time.Since(now) <= s.Interval/2
 	})
 }
 
-// widen moves a subflow to a path that gives it more, if there is one, and reports whether there
-// was.
-func (c *placer) widen(ctx context.Context, f *subflow, at network.PortRef, now time.Time) bool {
+// widen moves a subflow to a path that gives it more than the given rate, which it has on its
+// present path, if there is one, and reports whether there was.
+func (c *placer) widen(ctx context.Context, f *subflow, at network.PortRef, rate uint64, now time.Time) bool {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	to, ok := c.widerPath(f, at, now)
+	to, ok := c.widerPath(f, at, rate, now)
 	if !ok {
 		return false
 	}
-	rate := f.rate()
 	c.move(ctx, f, to, fmt.Sprintf("the link from %v is full, it carries %d bit/s, and another path gives %d", at, rate, to.width))
 	return true
 }
