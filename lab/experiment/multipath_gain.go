@@ -145,24 +145,16 @@ func (r *gainRig) run(ctx context.Context, l *lab.Lab) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
-	n, err := testbed.DeployNetwork(ctx, testbed.NetworkOptions{
-		Lab: l, Binary: r.env.Binary, LogDir: r.env.Dir, Interval: 5 * time.Second, Rate: func(lab.Link) float64 { return r.rate },
-		Settings: "  forwarding: {mode: proactive}\n", Services: "qos: {subflows: {enabled: true}}\n",
-	})
+	n, err := deployGain(ctx, r.env, l, r.gainCase)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	if err := awaitReachable(ctx, r.a, r.a.Addr(), r.b.Addr()); err != nil {
+	stop, err := startHostAgents(ctx, r.env, l)
+	if err != nil {
 		return err
 	}
-	for _, h := range []*lab.LiveHost{r.a, r.b} {
-		d, err := testbed.StartHostAgent(ctx, h, r.env.Binary, r.env.Dir)
-		if err != nil {
-			return err
-		}
-		defer d.Stop()
-	}
+	defer stop()
 	server, err := testbed.StartWebServer(ctx, testbed.Multipath(r.b), r.dir, r.env.Dir, gainWebPort)
 	if err != nil {
 		return err
@@ -177,6 +169,41 @@ func (r *gainRig) run(ctx context.Context, l *lab.Lab) (err error) {
 		return nil
 	}
 	return errors.Join(r.compare(ctx, "iperf3", gainBytes, r.iperf), r.compare(ctx, "rsync", gainBytes, r.rsync))
+}
+
+// deployGain starts a controller that places further subflows, and returns once the hosts reach each
+// other.
+func deployGain(ctx context.Context, env *Env, l *lab.Lab, c gainCase) (*testbed.Network, error) {
+	n, err := testbed.DeployNetwork(ctx, testbed.NetworkOptions{
+		Lab: l, Binary: env.Binary, LogDir: env.Dir, Interval: 5 * time.Second, Rate: func(lab.Link) float64 { return c.rate },
+		Settings: "  forwarding: {mode: proactive}\n", Services: "qos: {subflows: {enabled: true}}\n",
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitReachable(ctx, l.Host("a"), l.Host("a").Addr(), l.Host("b").Addr()); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// startHostAgents starts the host agents of both hosts, and returns a function that stops them.
+func startHostAgents(ctx context.Context, env *Env, l *lab.Lab) (stop func(), err error) {
+	var agents []*testbed.Daemon
+	stop = func() {
+		for _, d := range agents {
+			d.Stop()
+		}
+	}
+	for _, host := range []string{"a", "b"} {
+		d, err := testbed.StartHostAgent(ctx, l.Host(host), env.Binary, env.Dir)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		agents = append(agents, d)
+	}
+	return stop, nil
 }
 
 // compare measures a program by plain TCP, and by MPTCP with further subflows.
