@@ -31,7 +31,7 @@ func All() []Experiment {
 		mfMobility(),
 		mfMultihoming(),
 		qosAlgorithms(),
-		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
+		cinemaZap(), cinemaDelay(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 //go:embed pictures.js
 var pictures string
 
+//go:embed decoder.js
+var decoder string
+
 // Zap holds the times of one change of channel in a browser.
 type Zap struct {
 	// Took is the time from the key to the first picture of the new channel.
@@ -88,6 +91,38 @@ type seenClock struct {
 
 func (s seenClock) age() time.Duration {
 	return gatewayapi.PatternAge(s.Clock, time.UnixMicro(int64(s.Time*1000)))
+}
+
+// WatchDecoder makes pages that are opened from now on record when they receive and decode pictures, for
+// LastPictures. It is needed for players that decode by themselves.
+func (b *Browser) WatchDecoder(ctx context.Context) error { return b.Before(ctx, decoder) }
+
+// SeenPicture holds the times of one picture.
+type SeenPicture struct {
+	// Stamp is its timestamp in the viewer's stream, in units of 1/90000 s.
+	Stamp uint32
+	// Drawn is when the ingress gateway drew it, Received when the browser had all of it, Decoded when
+	// it was decoded, and Seen when the page looked at what was shown.
+	Drawn, Received, Decoded, Seen time.Time
+}
+
+// LastPictures returns the last pictures that the page has shown, n of them or fewer.
+func (b *Browser) LastPictures(ctx context.Context, n int) ([]SeenPicture, error) {
+	all, err := InPage[[]struct {
+		seenClock
+		Stamp             float64
+		Received, Decoded float64 // ms since 1970
+	}](ctx, b, fmt.Sprintf("sluicePictures.last(%d)", n))
+	if err != nil {
+		return nil, err
+	}
+	at := func(ms float64) time.Time { return time.UnixMicro(int64(ms * 1000)) }
+	out := make([]SeenPicture, len(all))
+	for i, x := range all {
+		seen := at(x.Time)
+		out[i] = SeenPicture{uint32(x.Stamp), seen.Add(-x.age()), at(x.Received), at(x.Decoded), seen}
+	}
+	return out, nil
 }
 
 // colour returns the colour of a channel's test pattern as a JSON array of red, green and blue.

@@ -16,21 +16,24 @@
     list.push(x);
     if (list.length > 6000) list.splice(0, 3000);
   };
-  const look = (now, source, height) => {
+  const look = (now, source, height, more) => {
     const cell = height / 12;
     context.drawImage(source, 0, cell / 2, CELLS * cell, 1, 0, 0, CELLS, 1);
     const { data } = context.getImageData(0, 0, CELLS, 1);
     let clock = 0;
     for (let i = 2; i < CELLS; i++) clock = 2 * clock + (data[4 * i + 1] > 127 ? 1 : 0);
     // What is being shown is given the time at which its frame began, which may be before it was drawn.
-    keep(pictures, { at: now, time: Date.now(), colour: [...data.slice(0, 3)], clock });
+    keep(pictures, { at: now, time: Date.now(), colour: [...data.slice(0, 3)], clock, ...more });
   };
-  const lookAtVideo = (now) => {
-    look(now, video, video.videoHeight);
+  // More of a picture: its timestamp in units of 1/90000 s, and when it was received and decoded.
+  const lookAtVideo = (now, frame) => {
+    look(now, video, video.videoHeight, { stamp: frame.rtpTimestamp, received: frame.receiveTime, decoded: frame.presentationTime });
     video.requestVideoFrameCallback(lookAtVideo);
   };
   video.requestVideoFrameCallback(lookAtVideo);
-  canvas?.addEventListener("picture", (e) => look(e.detail.at, canvas, canvas.height));
+  canvas?.addEventListener("picture", ({ detail: { at, timestamp } }) => {
+    look(at, canvas, canvas.height, { stamp: Math.round(timestamp * 0.09) % 2 ** 32, ...window.sluiceDecoder?.get(timestamp) });
+  });
 
   // The pitch of a tone by the distance of the places where it rises through zero.
   const samples = new Float32Array(512); // 11 ms
@@ -69,6 +72,11 @@
   window.sluicePictures = {
     // Of which of the colours the newest picture is, or -1.
     shows: (colours) => (pictures.length ? colours.findIndex((c) => is(pictures.at(-1), c)) : -1),
+    // The last pictures, with times in ms since 1970.
+    last: (n) =>
+      pictures.slice(-n).map(({ clock, time, stamp, received, decoded }) => ({
+        clock, time, stamp, received: performance.timeOrigin + received, decoded: performance.timeOrigin + decoded,
+      })),
     // What the change showed that the last key began: how long until the first picture of
     // the new channel, the longest time without a picture around it, the pictures that are of
     // neither, how long after the first picture its sound was heard, and the clock in the first
