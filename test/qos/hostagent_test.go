@@ -31,13 +31,13 @@ func (j *joins) state(host string) string {
 	return strings.Join(all, "\n")
 }
 
-// agent starts the host agent, which records in a file what it has to undo, and waits until
-// it runs.
-func (j *joins) agent(host, state string) *testbed.Daemon {
+// agent starts the host agent, which records in a file what it has to undo, with further
+// arguments, and waits until it runs.
+func (j *joins) agent(host, state string, args ...string) *testbed.Daemon {
 	j.t.Helper()
 	log := state + ".log"
 	d, err := testbed.StartDaemon(context.WithoutCancel(j.t.Context()), j.lab.Host(host), log,
-		selfbuild.Binary(j.t), "host", "run", "--threshold", "512KiB", "--dscp", fmt.Sprint(subflowMark), "--state", state)
+		selfbuild.Binary(j.t), append([]string{"host", "run", "--threshold", "512KiB", "--dscp", fmt.Sprint(subflowMark), "--state", state}, args...)...)
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -60,14 +60,15 @@ func (j *joins) agent(host, state string) *testbed.Daemon {
 	return d
 }
 
-// secondAgent starts another agent beside the first: it is refused, and changes nothing.
-func (j *joins) secondAgent(host, state string) {
+// secondAgent starts another agent beside the first, with a file for its state: it is refused, says
+// which process runs, and changes nothing.
+func (j *joins) secondAgent(host, state string, first *testbed.Daemon) {
 	j.t.Helper()
 	before := j.state(host)
 	ctx, cancel := context.WithTimeout(j.t.Context(), testTimeout)
 	defer cancel()
 	out, err := j.lab.Host(host).Command(ctx, selfbuild.Binary(j.t), "host", "run", "--state", state).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "another process has it") {
+	if err == nil || !strings.Contains(string(out), fmt.Sprintf("another process has it: %d (%s host run", first.PID(), selfbuild.Binary(j.t))) {
 		j.t.Errorf("a second agent: %v: %s", err, out)
 	}
 	if now := j.state(host); now != before {
@@ -97,7 +98,8 @@ func TestHostAgentTakesBack(t *testing.T) {
 				func() { j.agent("a", state).Stop() },
 				func() {
 					first := j.agent("a", state)
-					j.secondAgent("a", state)
+					j.secondAgent("a", state, first)
+					j.secondAgent("a", state+"-of-its-own", first)
 					first.Stop()
 				},
 				func() { j.agent("a", state).Kill(); j.agent("a", state).Stop() },
@@ -109,6 +111,52 @@ func TestHostAgentTakesBack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHostAgentRestores checks that an agent restores what other programs remove or change, tells
+// and counts it, and ends without an error even if they have just done so.
+func TestHostAgentRestores(t *testing.T) {
+	t.Parallel()
+	topology := lab.Topology{Name: "qhostdrift", Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}, Links: []lab.Link{lab.Both("a", "b", delayline.Params{})}}
+	j := &joins{t: t, lab: lab.New(t, topology)}
+	before, file := j.state("a"), filepath.Join(t.TempDir(), "state")
+	d := j.agent("a", file, "--metrics", "127.0.0.1:9411")
+	declared := j.state("a")
+	for name, change := range map[string]string{
+		"the whole ruleset is gone":  "nft flush ruleset",
+		"the table is gone":          "nft delete table inet sluice_host",
+		"the rules are gone":         "nft flush table inet sluice_host",
+		"a rule is added":            "nft add rule inet sluice_host output tcp dport 80 drop",
+		"another path manager is on": "echo kernel >/proc/sys/net/mptcp/path_manager || echo 0 >/proc/sys/net/mptcp/pm_type",
+	} {
+		j.run("a", "sh", "-c", change)
+		within(t, testTimeout, "what the agent has declared, after "+name, func() error {
+			if now := j.state("a"); now != declared {
+				return errors.New(now)
+			}
+			return nil
+		})
+	}
+	metrics := func() string {
+		out, err := j.lab.Host("a").Command(t.Context(), "curl", "-s", "http://127.0.0.1:9411/metrics").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	for _, want := range []string{`sluice_host_agent_drift_total{thing="nftables table inet sluice_host"} 4`, `sluice_host_agent_drift_total{thing="net.mptcp.p`} {
+		if got := metrics(); !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	j.run("a", "nft", "flush", "ruleset")
+	d.Stop()
+	if said := testbed.Tail(file+".log", 50); strings.Count(said, "it was restored") < 4 || strings.Contains(said, "level=ERROR") || strings.Contains(strings.ToLower(said), "nft:") {
+		t.Errorf("the agent has said %s", said)
+	}
+	if now := j.state("a"); now != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, now)
 	}
 }
 

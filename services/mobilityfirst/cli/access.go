@@ -21,7 +21,7 @@ import (
 
 func mfAccessCommand(app *commands.App) *cobra.Command {
 	o := access.Options{Socket: hostapi.DefaultSocket, Keep: access.DefaultKeep, Silent: access.DefaultSilent}
-	var metrics metricsServer
+	var metrics commands.MetricsServer
 	var hosts, others []string
 	memory := config.Size(access.DefaultMemory)
 	cmd := &cobra.Command{
@@ -75,7 +75,7 @@ this is only as safe as the switches that keep hosts from using each other's add
 	flags.TextVar(&memory, "memory", memory, "memory for the chunks that each host sends")
 	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk that its destination does not take")
 	flags.DurationVar(&o.Silent, "silent", o.Silent, "time after which a silent host counts as gone")
-	metrics.flag(flags)
+	metrics.Flag(flags)
 	return cmd
 }
 
@@ -120,15 +120,15 @@ func parseOthers(all []string) (map[frame.GUID]frame.GUID, error) {
 }
 
 // runAccess runs an access router, and logs at its end what it has done.
-func runAccess(ctx context.Context, o access.Options, metrics *metricsServer) error {
+func runAccess(ctx context.Context, o access.Options, metrics *commands.MetricsServer) error {
 	r, err := access.New(o)
 	if err != nil {
 		return &command.UsageError{Err: err}
 	}
-	if err := metrics.open(); err != nil {
+	if err := metrics.Open(); err != nil {
 		return err
 	}
-	defer metrics.serve(newMetrics("mf_access", []total{
+	defer metrics.Serve(newMetrics("mf_access", []total{
 		{"chunks_total", "Chunks of hosts by what has become of them: taken, expired, left or invalid; and for hosts: delivered or refused.", func() map[string]uint64 {
 			c := r.Counters()
 			return map[string]uint64{"taken": c.Taken, "expired": c.Expired, "left": c.Left, "invalid": c.Invalid, "delivered": c.Delivered, "refused": c.Refused}

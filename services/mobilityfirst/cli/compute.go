@@ -28,7 +28,7 @@ const minBuiltinMemory = 256 << 20
 
 func mfComputeCommand(app *commands.App) *cobra.Command {
 	var a attachment
-	var metrics metricsServer
+	var metrics commands.MetricsServer
 	var ctl controlServer
 	var o compute.Options
 	builtin, memory, program := "", config.Size(minBuiltinMemory), compute.Program{Within: 10 * time.Second}
@@ -91,7 +91,7 @@ Built-in functions: ` + builtinNames() + `.`,
 	cmd.AddCommand(mfCallCommand(app))
 	a.flags(cmd)
 	flags := cmd.Flags()
-	metrics.flag(flags)
+	metrics.Flag(flags)
 	ctl.flags(flags)
 	flags.StringVar(&builtin, "builtin", "", "built-in function to run: "+builtinNames())
 	flags.DurationVar(&program.Within, "within", program.Within, "how long a call may take")
@@ -111,8 +111,8 @@ func checkLimits(ctx context.Context, p compute.Program) error {
 }
 
 // runCompute runs a compute node, and logs at its end what it has done.
-func runCompute(ctx context.Context, a *attachment, o compute.Options, called nodeapi.ComputeReport, metrics *metricsServer, ctl *controlServer) (err error) {
-	if err := errors.Join(metrics.open(), ctl.open()); err != nil {
+func runCompute(ctx context.Context, a *attachment, o compute.Options, called nodeapi.ComputeReport, metrics *commands.MetricsServer, ctl *controlServer) (err error) {
+	if err := errors.Join(metrics.Open(), ctl.open()); err != nil {
 		return err
 	}
 	if o.Host, err = a.open(ctx); err != nil {
@@ -125,7 +125,7 @@ func runCompute(ctx context.Context, a *attachment, o compute.Options, called no
 			return map[string]uint64{"called": c.Called, "failed": c.Failed, "refused": c.Refused, "false": c.False}
 		}},
 	}, []gauge{{"chunks", "Chunks that it has now.", func() float64 { return float64(n.Counters().Chunks) }}})
-	defer metrics.serve(m, o.Log)()
+	defer metrics.Serve(m, o.Log)()
 	stop, err := ctl.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: func() nodeapi.Report { return computeReport(n, called) }, Metrics: m})
 	if err != nil {
 		return errors.Join(err, o.Host.Close())

@@ -272,7 +272,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 
 func mfCacheCommand(app *commands.App) *cobra.Command {
 	var a attachment
-	var metrics metricsServer
+	var metrics commands.MetricsServer
 	var ctl controlServer
 	dir, size, nearby := "/var/lib/sluice/contents", config.Size(content.DefaultCacheSize), false
 	cmd := &cobra.Command{
@@ -298,7 +298,7 @@ nearest cache ("sluice mf get --by nearest").`,
 		}),
 	}
 	a.flags(cmd)
-	metrics.flag(cmd.Flags())
+	metrics.Flag(cmd.Flags())
 	ctl.flags(cmd.Flags())
 	cmd.Flags().StringVar(&dir, "dir", dir, "folder of the contents, which only this process may use")
 	cmd.Flags().TextVar(&size, "size", size, "maximum size on disk")
@@ -307,8 +307,8 @@ nearest cache ("sluice mf get --by nearest").`,
 }
 
 // runCache runs a cache, and logs at its end what it has done.
-func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby bool, metrics *metricsServer, ctl *controlServer) (err error) {
-	if err := errors.Join(metrics.open(), ctl.open()); err != nil {
+func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby bool, metrics *commands.MetricsServer, ctl *controlServer) (err error) {
+	if err := errors.Join(metrics.Open(), ctl.open()); err != nil {
 		return err
 	}
 	c, err := content.OpenCache(o)
@@ -343,7 +343,7 @@ func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby
 		{"pieces", "Pieces and manifests on disk.", func() float64 { return float64(c.Counters().Pieces) }},
 		{"bytes", "What they count of the size.", func() float64 { return float64(c.Counters().Bytes) }},
 	})
-	defer metrics.serve(m, o.Log)()
+	defer metrics.Serve(m, o.Log)()
 	stop, err := ctl.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: func() nodeapi.Report { return cacheReport(c) }, Metrics: m})
 	if err != nil {
 		return errors.Join(err, closeAll(hosts))

@@ -32,7 +32,7 @@ type nameServer struct {
 }
 
 func mfGNRSCommand(app *commands.App) *cobra.Command {
-	var metrics metricsServer
+	var metrics commands.MetricsServer
 	n := nameServer{
 		dir: "/var/lib/sluice/names", replicas: replicas.DefaultK,
 		cache: config.Size(namestore.DefaultCache), names: namestore.DefaultMaxNames, limits: gnrs.DefaultLimits(),
@@ -66,12 +66,12 @@ receives what it has missed.`,
 			if err != nil {
 				return &command.UsageError{Err: err}
 			}
-			if err := metrics.open(); err != nil {
+			if err := metrics.Open(); err != nil {
 				return err
 			}
 			o.Log = log
 			s := nameservice.New(o)
-			defer metrics.serve(s.Metrics(), o.Log)()
+			defer metrics.Serve(s.Metrics(), o.Log)()
 			return s.Run(cmd.Context())
 		}),
 	}
@@ -87,7 +87,7 @@ receives what it has missed.`,
 	flags.Float64Var(&n.limits.Writes, "writes", n.limits.Writes, "writes that one address may send per second")
 	flags.Float64Var(&n.limits.NewNames, "new-names", n.limits.NewNames, "writes of new names that one address may send per second")
 	n.redis.flag(flags)
-	metrics.flag(flags)
+	metrics.Flag(flags)
 	return cmd
 }
 

@@ -25,7 +25,7 @@ import (
 
 func mfHostCommand(app *commands.App) *cobra.Command {
 	var o host.Options
-	var metrics metricsServer
+	var metrics commands.MetricsServer
 	memory, socket, group, storage := config.Size(host.DefaultMemory), hostapi.DefaultSocket, "", []string(nil)
 	udp, names := uint16(0), ""
 	cmd := &cobra.Command{
@@ -86,7 +86,7 @@ there whenever its address changes.`,
 					return netip.AddrPortFrom(at, udp), err
 				}}
 			}
-			if err := metrics.open(); err != nil {
+			if err := metrics.Open(); err != nil {
 				return err
 			}
 			o.Near = []frame.GUID{content.Nearest()}
@@ -104,18 +104,18 @@ there whenever its address changes.`,
 	flags.StringSliceVar(&storage, "storage", nil, "names of storage nodes for chunks that may wait; see \"sluice mf storage\"")
 	flags.DurationVar(&o.KeptFor, "custody", host.DefaultKeptFor, "how long storage nodes may keep such a chunk")
 	flags.DurationVar(&o.Keep, "keep", host.DefaultKeep, "how long it keeps a chunk that its receiver does not take")
-	metrics.flag(flags)
+	metrics.Flag(flags)
 	return cmd
 }
 
 // runNamedHost runs a host with its socket until ctx ends.
-func runNamedHost(ctx context.Context, o host.Options, socket string, group int, metrics *metricsServer) error {
+func runNamedHost(ctx context.Context, o host.Options, socket string, group int, metrics *commands.MetricsServer) error {
 	l, err := listen.Unix(socket, group)
 	if err != nil {
 		return err
 	}
 	h := host.New(o)
-	defer metrics.serve(newMetrics("mf_host", []total{
+	defer metrics.Serve(newMetrics("mf_host", []total{
 		{"chunks_total", "Chunks, by what has become of them: taken and not_taken of those that were sent, delivered of those that have come.", func() map[string]uint64 {
 			c := h.Counters()
 			return map[string]uint64{"taken": c.Taken, "not_taken": c.NotTaken, "delivered": c.Delivered}

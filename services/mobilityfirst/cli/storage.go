@@ -27,7 +27,7 @@ const defaultCustody = "/var/lib/sluice/custody"
 
 func mfStorageCommand(app *commands.App) *cobra.Command {
 	var a attachment
-	var metrics metricsServer
+	var metrics commands.MetricsServer
 	var ctl controlServer
 	o := storage.Options{Dir: defaultCustody, Keep: storage.DefaultKeep}
 	size := config.Size(storage.DefaultSize)
@@ -60,7 +60,7 @@ it can read them.`,
 	cmd.AddCommand(mfStorageListCommand(app))
 	a.flags(cmd)
 	flags := cmd.Flags()
-	metrics.flag(flags)
+	metrics.Flag(flags)
 	ctl.flags(flags)
 	flags.StringVar(&o.Dir, "dir", o.Dir, "folder of the chunks, which only this process may use")
 	flags.TextVar(&size, "size", size, "maximum size on disk; one sender may use an eighth of what others leave")
@@ -69,8 +69,8 @@ it can read them.`,
 }
 
 // runStorage runs a storage node, and logs at its end what it has done.
-func runStorage(ctx context.Context, a *attachment, o storage.Options, metrics *metricsServer, ctl *controlServer) error {
-	if err := errors.Join(metrics.open(), ctl.open()); err != nil {
+func runStorage(ctx context.Context, a *attachment, o storage.Options, metrics *commands.MetricsServer, ctl *controlServer) error {
+	if err := errors.Join(metrics.Open(), ctl.open()); err != nil {
 		return err
 	}
 	host, err := a.open(ctx)
@@ -92,7 +92,7 @@ func runStorage(ctx context.Context, a *attachment, o storage.Options, metrics *
 		{"destinations", "Names for which there are chunks in custody.", func() float64 { return float64(n.Counters().Destinations) }},
 		{"bytes", "What they count of the size.", func() float64 { return float64(n.Counters().Bytes) }},
 	})
-	defer metrics.serve(m, o.Log)()
+	defer metrics.Serve(m, o.Log)()
 	stop, err := ctl.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: n.Report, Custody: n.Custody, Metrics: m})
 	if err != nil {
 		return errors.Join(err, n.Close())

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/folderlock"
 	"github.com/sluice-net/sluice/internal/lograte"
 )
@@ -31,7 +32,10 @@ type Options struct {
 	// DSCP is the mark of SYNs of further subflows.
 	DSCP int
 	// State is the path of a file in which the agent records the setting that it has to restore.
+	// Agents in several network namespaces need a file each.
 	State string
+	// Drift records what other programs have changed, and the agent has restored.
+	Drift *drift.Counts
 	Log   *slog.Logger
 }
 
@@ -105,14 +109,19 @@ func New(o Options) *Agent { return &Agent{Options: o, connections: connections{
 // Run runs the agent until ctx ends, and then undoes its changes of the host. Existing
 // subflows stay.
 //
-// Only one agent may run on a host, because another would undo the changes of the first. If an
-// agent runs already, the error wraps folderlock.ErrBusy.
+// Only one agent may run in a network namespace, because another would undo the changes of the
+// first. If an agent runs already, the error wraps folderlock.ErrBusy and names its process.
 func (a *Agent) Run(ctx context.Context) (err error) {
-	lock, err := folderlock.TakeFile(a.State)
+	lock, err := folderlock.TakeNamespace(lockDir, "host-agent")
 	if err != nil {
-		return fmt.Errorf("a host agent runs here, or its state cannot be kept: %w", err)
+		return fmt.Errorf("only one host agent can run here: %w", err)
 	}
 	defer lock.Close()
+	stateLock, err := folderlock.TakeFile(a.State)
+	if err != nil {
+		return fmt.Errorf("the file for the agent's state: %w", err)
+	}
+	defer stateLock.Close()
 	manager, err := NewPathManager()
 	if err != nil {
 		return err
@@ -127,24 +136,41 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer reading.Wait()
 	defer events.Close()
 	defer cancel()
-	if err := mark(ctx, a.DSCP); err != nil {
+	m := &marks{dscp: a.DSCP}
+	if err := m.install(ctx); err != nil {
 		return err
 	}
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		err = errors.Join(err, unmark(clean))
+		err = errors.Join(err, m.remove(clean))
 	}()
 	selected, err := selectUserspace(a.State)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, selected.restore()) }()
+	keeper, err := drift.Open(a.Drift, m.thing(), drift.Sysctl(selected.path, selected.userspace))
+	if err != nil {
+		return err
+	}
 	a.Log.Info("host agent runs", "threshold", a.Threshold, "subflows", a.Subflows, "dscp", a.DSCP)
 	heard := make(chan notification)
 	reading.Go(func() { receiveEvents(ctx, events, heard) })
-	return a.loop(ctx, heard)
+	var keeping sync.WaitGroup
+	var keepErr error
+	keeping.Go(func() {
+		keepErr = keeper.Run(ctx)
+		cancel()
+	})
+	err = a.loop(ctx, heard)
+	cancel()
+	keeping.Wait() // it would restore what is now undone
+	return errors.Join(err, keepErr)
 }
+
+// lockDir is the folder of the lock by which an agent finds out whether another one runs.
+const lockDir = "/run/sluice"
 
 // notification holds the events, or the error, of one message from the kernel.
 type notification struct {
