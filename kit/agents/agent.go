@@ -166,6 +166,7 @@ type Agent[C any] struct {
 	// not, and knocked is the time of that probe.
 	noAnswer error
 	knocked  time.Time
+	drift    driftState
 	// searching reports that a search for the agent's addresses is running.
 	searching bool
 }

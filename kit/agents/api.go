@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/pki"
@@ -68,6 +69,8 @@ type AgentInfo struct {
 	Congestion   []string          `json:"congestion_controls,omitempty"`
 	Transports   []string          `json:"transports,omitempty"`
 	Warnings     []string          `json:"warnings,omitempty" doc:"Conditions that limit the agent's performance, and their remedies"`
+	Drift        uint64            `json:"drift" doc:"Differences of what the agent has declared on its machine from its declarations, since its start. It has restored them unless deviations say why not"`
+	Deviations   []drift.Count     `json:"deviations,omitempty" doc:"What drift counts, by thing"`
 	DataPorts    []uint16          `json:"data_ports,omitempty"`
 	SessionLimit int               `json:"session_limit" doc:"Number of sessions that the agent accepts; 0 if not known yet"`
 }
@@ -86,7 +89,7 @@ func (a *Agent[C]) info() AgentInfo {
 	i := AgentInfo{
 		AgentRecord: s.AgentRecord, State: s.Liveness, Error: cmp.Or(s.Error, s.mismatch()), Sessions: s.Sessions, Places: map[string]string{},
 		Load: s.Status.Load, Version: s.Status.Version, Congestion: s.Status.CongestionControls,
-		Transports: s.Status.Transports, Warnings: s.Status.Warnings, DataPorts: s.Status.DataPorts, SessionLimit: s.Limit(),
+		Transports: s.Status.Transports, Warnings: s.Status.Warnings, Drift: drift.Total(s.Status.Drift), Deviations: s.Status.Drift, DataPorts: s.Status.DataPorts, SessionLimit: s.Limit(),
 	}
 	if !s.LastSeen.IsZero() {
 		i.LastSeen = &s.LastSeen

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/kit/servicetest"
@@ -32,6 +33,8 @@ type world struct {
 	mu   sync.Mutex
 	got  []message
 	lost []string
+	// drift is what agents count.
+	drift []drift.Count
 }
 
 var home = network.PortRef{Switch: 1, Port: 1}
@@ -79,7 +82,11 @@ func (w *world) serve() (s *control.Server[message, message], url string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s = control.NewServer[message](control.Options[message]{Log: slog.New(slog.DiscardHandler), MaxSessions: 3})
+	s = control.NewServer[message](control.Options[message]{Log: slog.New(slog.DiscardHandler), MaxSessions: 3, Drift: func() []drift.Count {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.drift
+	}})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l, nil) }()
 	w.t.Cleanup(func() {

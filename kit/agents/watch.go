@@ -108,7 +108,8 @@ func (r *Registry[C, R, L]) handleEvent(a *Agent[C], e control.Event[R, L]) {
 	replaced := a.instance != "" && a.instance != e.Instance
 	returned := a.state.Liveness != Up
 	before := a.stored && a.instance == "" // an earlier controller may have handled the records
-	if a.instance != e.Instance {
+	first := a.instance != e.Instance
+	if first {
 		a.instance, a.lastSeq = e.Instance, 0
 	}
 	a.state.LastSeen = time.Now()
@@ -121,9 +122,13 @@ func (r *Registry[C, R, L]) handleEvent(a *Agent[C], e control.Event[R, L]) {
 	missed := fresh > uint64(len(e.Ended))
 	e.Ended = e.Ended[len(e.Ended)-int(min(fresh, uint64(len(e.Ended)))):]
 	a.lastSeq = max(a.lastSeq, e.Seq)
+	drifted := a.updateDrift(e.Drift, first, a.state.LastSeen)
 	url := a.state.URL
 	r.mu.Unlock()
 	r.Event(a, e, before)
+	if drifted != nil {
+		r.Publish("agent.drifted", drifted)
+	}
 	if returned {
 		r.mu.Lock()
 		a.state.Liveness, a.state.Error, a.upSince = Up, "", a.state.LastSeen

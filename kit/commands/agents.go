@@ -16,7 +16,7 @@ import (
 func Agents(app *App, service string) *cobra.Command {
 	d := Declared[control.AgentSpec, agents.AgentInfo]{
 		App: app, Singular: "an agent", Path: api.Prefix + "/" + service + "/agents",
-		Columns: "name state draining sessions load.bits_per_second_in=IN load.bits_per_second_out=OUT load.cpu=CORES addrs=ADDRESSES places url error",
+		Columns: "name state draining sessions load.bits_per_second_in=IN load.bits_per_second_out=OUT load.cpu=CORES drift addrs=ADDRESSES places url error",
 		Flags:   map[string]string{"addrs": "addr"},
 	}
 	remove := d.Remove()

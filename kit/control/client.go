@@ -149,7 +149,7 @@ func (c *Client[R, L]) Watch(ctx context.Context, silence time.Duration, f func(
 		if err != nil {
 			return fmt.Errorf("event of agent %s: %w", c.base, err)
 		}
-		e.Instance = clip(e.Instance, maxText)
+		e.Instance, e.Drift = clip(e.Instance, maxText), clipDrift(e.Drift)
 		quiet.Reset(silence)
 		f(e)
 	}

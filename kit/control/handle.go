@@ -87,7 +87,7 @@ func (s *Server[R, L]) events(w http.ResponseWriter, r *http.Request) {
 		e.Ended, e.Seq = s.journal.since(seen)
 		seen = e.Seq
 		if live {
-			e.Live = s.Live()
+			e.Live, e.Drift = s.Live(), s.Drift()
 		}
 		if rc.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil || enc.Encode(e) != nil || rc.Flush() != nil {
 			return

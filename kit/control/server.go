@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tlsconn"
@@ -38,6 +39,8 @@ type Options[L any] struct {
 	// now, in bytes.
 	Totals  func() (in, out, held uint64)
 	Metrics prometheus.Gatherer
+	// Drift returns the counts of what was not as the agent has declared it on its machine.
+	Drift func() []drift.Count
 }
 
 // Server is an agent's control server. Add operations with Handle, then call Serve. The other
@@ -73,6 +76,9 @@ func NewServer[R, L any](o Options[L]) *Server[R, L] {
 	}
 	if o.Totals == nil {
 		o.Totals = func() (in, out, held uint64) { return 0, 0, 0 }
+	}
+	if o.Drift == nil {
+		o.Drift = func() []drift.Count { return nil }
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
@@ -176,7 +182,7 @@ func (s *Server[R, L]) Load() Load {
 // Now returns the agent's status.
 func (s *Server[R, L]) Now() Status {
 	st := s.Status()
-	st.DrainRequests = s.drains.Load()
+	st.DrainRequests, st.Drift = s.drains.Load(), s.Drift()
 	st.Load, st.Instance, st.Started = s.Load(), s.instance, s.started
 	return st
 }

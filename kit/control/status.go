@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/units"
 )
 
@@ -46,27 +47,42 @@ type Status struct {
 	PublicURL string `json:"public_url,omitempty"`
 	// Warnings names conditions that limit the agent's performance, and their remedies.
 	Warnings []string `json:"warnings,omitempty"`
+	// Drift counts what was not as the agent has declared it on its machine, by thing.
+	Drift []drift.Count `json:"drift,omitempty"`
 }
 
 const (
 	// maxWarnings bounds the number of an agent's warnings that are kept, and maxWarning the length
 	// of each in bytes.
 	maxWarnings, maxWarning = 64, 1000
+	// maxDrift bounds the number of things that an agent has counted.
+	maxDrift = 64
 	// maxURL bounds the length of PublicURL in bytes.
 	maxURL = 2048
 )
 
 // clip shortens the texts of a status, which are shown in logs, events and to people. It drops
-// warnings beyond the first maxWarnings, and a PublicURL that is too long.
+// warnings beyond the first maxWarnings, counts beyond the first maxDrift, and a PublicURL that is too
+// long.
 func (s *Status) clip() {
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i := range s.Warnings {
 		s.Warnings[i] = clip(s.Warnings[i], maxWarning)
 	}
+	s.Drift = clipDrift(s.Drift)
 	s.Instance, s.Version = clip(s.Instance, maxText), clip(s.Version, maxText)
 	if len(s.PublicURL) > maxURL {
 		s.PublicURL = ""
 	}
+}
+
+// clipDrift shortens the texts of counts, and drops those beyond the first maxDrift.
+func clipDrift(all []drift.Count) []drift.Count {
+	all = all[:min(len(all), maxDrift)]
+	for i := range all {
+		all[i].Thing, all[i].Error = clip(all[i].Thing, maxText), clip(all[i].Error, maxText)
+	}
+	return all
 }
 
 // PeerStatus is an agent's view of another agent.
@@ -102,6 +118,8 @@ type Event[R, L any] struct {
 	Seq   uint64 `json:"seq"`
 	Ended []R    `json:"ended,omitempty"`
 	Live  []L    `json:"live,omitempty"`
+	// Drift is as in Status. It comes with the work in progress.
+	Drift []drift.Count `json:"drift,omitempty"`
 }
 
 // Duration is a time.Duration that JSON carries as text, such as "1m30s".

@@ -12,6 +12,7 @@ const viewer = (a: Attrs): string => `Viewer ${text(a, "viewer").slice(0, 8)} of
 const gateways = (kind: string, takes: string): Record<string, Words> => ({
   [`cinema.${kind}-agent.up`]: (a) => `The ${kind} gateway ${text(a, "agent")} is up`,
   [`cinema.${kind}-agent.silent`]: (a) => `The ${kind} gateway ${text(a, "agent")} is silent${because(text(a, "error"))}`,
+  [`cinema.${kind}-agent.drifted`]: (a) => `The ${kind} gateway ${text(a, "agent")} has restored what another program on its machine had changed`,
   [`cinema.${kind}-agent.added`]: (a) => `The ${kind} gateway ${text(a, "name")} was added`,
   [`cinema.${kind}-agent.changed`]: (a) => `The ${kind} gateway ${text(a, "name")} takes ${attrsOf(a["agent"])["draining"] === true ? `no new ${takes}` : `new ${takes} again`}`,
   [`cinema.${kind}-agent.removed`]: (a) => `The ${kind} gateway ${text(a, "name")} was removed`,

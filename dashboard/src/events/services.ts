@@ -23,6 +23,7 @@ export const services: Record<string, Words> = {
   "sos.agents.rerouted": () => "The ways between two agents have changed",
   "sos.agent.up": (a) => `Agent ${text(a, "agent")} is up`,
   "sos.agent.silent": (a) => `Agent ${text(a, "agent")} is silent${because(text(a, "error"))}`,
+  "sos.agent.drifted": (a) => `Agent ${text(a, "agent")} has restored what another program on its machine had changed`,
   "sos.agent.added": (a) => `Agent ${text(a, "name")} was added`,
   "sos.agent.removed": (a) => `Agent ${text(a, "name")} was removed`,
   "sos.agent.changed": (a) => `Agent ${text(a, "name")} takes ${attrsOf(a["agent"])["draining"] === true ? "no new sessions" : "new sessions again"}`,

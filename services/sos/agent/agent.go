@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
@@ -46,6 +47,7 @@ type Agent struct {
 	starts   *startRoutes
 	metrics  *metrics
 	total    totals
+	drift    *drift.Counts
 
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -88,6 +90,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		peers: newPeers(), sessions: make(map[agentapi.SessionID]*session), probing: make(map[netip.Addr]bool),
 		awaitingClient: make(map[netip.AddrPort]*session), bufferPools: make(map[int]*buffers),
 	}
+	a.drift = drift.NewCounts(a.log)
 	a.acceptor = newAcceptor(a)
 	a.pacers = newPacers(a)
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -121,6 +124,9 @@ func (a *Agent) start() error {
 		a.macs[addr] = interfaceMAC(addr)
 	}
 	if err := a.listen(); err != nil {
+		return err
+	}
+	if err := a.declare(); err != nil {
 		return err
 	}
 	for _, ln := range a.data {
@@ -161,14 +167,6 @@ func (a *Agent) probe() {
 	if a.congestion.long != "bbr" {
 		a.warn("no bbr: load the module tcp_bbr, or permit it by net.ipv4.tcp_allowed_congestion_control")
 	}
-	for _, addr := range a.cfg.addrs() {
-		if err := a.starts.open(addr); err != nil {
-			a.warn("connections between agents start slowly: give the agent CAP_NET_ADMIN (" + err.Error() + ")")
-		}
-	}
-	if err := keepCongestionState(); err != nil {
-		a.warn("idle connections lose their speed: set net.ipv4.tcp_slow_start_after_idle=0 (" + err.Error() + ")")
-	}
 	if err := raiseFiles(); err != nil {
 		a.warn("few files: " + err.Error())
 	}
@@ -189,6 +187,35 @@ func (a *Agent) probe() {
 func (a *Agent) warn(text string) {
 	a.warnings = append(a.warnings, text)
 	a.log.Warn(text)
+}
+
+// declare sets up what the agent needs in the kernel, and keeps it so. It does so once the agent has
+// its ports: an agent that is started twice by mistake must not remove what the first one has set
+// up.
+func (a *Agent) declare() error {
+	for _, addr := range a.cfg.addrs() {
+		if err := a.starts.open(addr); err != nil {
+			a.warn("connections between agents start slowly: give the agent CAP_NET_ADMIN (" + err.Error() + ")")
+		}
+	}
+	things := a.starts.things()
+	declared, err := keepCongestionState()
+	if err != nil {
+		a.warn("idle connections lose their speed: set net.ipv4.tcp_slow_start_after_idle=0 (" + err.Error() + ")")
+	}
+	if declared {
+		things = append(things, drift.Sysctl(slowStartAfterIdle, "0"))
+	}
+	keeper, err := drift.Open(a.drift, things...)
+	if err != nil {
+		return err
+	}
+	a.wg.Go(func() {
+		if err := keeper.Run(a.ctx); err != nil {
+			a.log.Error("what other programs change in the kernel is no longer restored", "error", err)
+		}
+	})
+	return nil
 }
 
 // listen opens the control port and the data ports.

@@ -17,7 +17,7 @@ import (
 func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Live] {
 	s := control.NewServer[agentapi.SessionRecord](control.Options[agentapi.Live]{
 		Log: a.log, MaxSessions: a.cfg.MaxSessions, Status: a.status, Sessions: func() int { return len(a.list()) },
-		Live: a.live, Totals: a.total.sum, Metrics: a.metrics.registry,
+		Live: a.live, Totals: a.total.sum, Drift: a.drift.List, Metrics: a.metrics.registry,
 	})
 	control.Handle(s, "POST /v1/sessions", func(_ *http.Request, in agentapi.PrepareRequest) (agentapi.PrepareReply, error) {
 		out, err := a.prepare(in)

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -54,7 +55,7 @@ func newMetrics(a *Agent) *metrics {
 		gauge("warm_connections", "Idle connections to peers.", func() float64 { return float64(a.warm.size()) }),
 		gauge("pipes", "Pipes in use.", func() float64 { return float64(a.pipes.inUse.Load()) }),
 		gauge("buffered_bytes", "Payload held in pipes.", func() float64 { return float64(a.server.Load().BufferedBytes) }),
-		newPathMetrics(a.pacers), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		newPathMetrics(a.pacers), drift.NewCollector("sos_agent", a.drift.List), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if a.cfg.Cert != "" {
 		m.registry.MustRegister(pki.NewExpiry(func() map[string]string { return map[string]string{"control.tls": a.cfg.Cert} }))
 	}

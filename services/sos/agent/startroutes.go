@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/drift"
 )
 
 const (
@@ -64,7 +67,7 @@ func (r *startRoutes) open(own netip.Addr) error {
 	if err := removeStale(familyOf(own), own); err != nil {
 		return err
 	}
-	if err := addRule(own); err != nil {
+	if _, err := addRule(own); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -106,11 +109,44 @@ func removeRoutes(family, table int) {
 }
 
 // addRule adds the rule that selects the routing table of an own address, unless it exists.
-func addRule(own netip.Addr) error {
-	if err := netlink.RuleAdd(startRule(own)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("rule from %v: %w", own, err)
+func addRule(own netip.Addr) (added bool, err error) {
+	switch err := netlink.RuleAdd(startRule(own)); {
+	case errors.Is(err, unix.EEXIST):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("rule from %v: %w", own, err)
 	}
-	return nil
+	return true, nil
+}
+
+// things returns the rules of own addresses as things that are kept as declared. The routes are not
+// among them: they stay for seconds only, and request installs a route again that is older than
+// routeAge.
+func (r *startRoutes) things() (all []drift.Thing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for own := range r.hasRule {
+		after := drift.Rules
+		if own.Is6() {
+			after = drift.Rules6
+		}
+		all = append(all, drift.Thing{
+			Name: "rule from " + own.String(), After: []drift.Notification{after},
+			Restore: func(context.Context) (int, error) { return restoreRule(own) },
+		})
+	}
+	return all
+}
+
+// restoreRule adds the rule of an own address if it is missing, and returns the number of missing
+// rules. Existing connections do not notice, because the routes in the table differ from the regular
+// ones only in their initial windows.
+func restoreRule(own netip.Addr) (missing int, err error) {
+	added, err := addRule(own)
+	if added {
+		missing = 1
+	}
+	return missing, err
 }
 
 // request makes connections to a peer start with a window of the given number of segments, or with
@@ -170,9 +206,6 @@ func (x *startRoute) install() error {
 		x.route.Scope = netlink.SCOPE_LINK
 	} else {
 		x.route.Flags = int(netlink.FLAG_ONLINK)
-	}
-	if err := addRule(x.own); err != nil { // another program may have removed the rule
-		return err
 	}
 	return netlink.RouteReplace(x.route)
 }

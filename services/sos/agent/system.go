@@ -33,19 +33,22 @@ func lastField(file string) int {
 	return n
 }
 
-// keepCongestionState makes idle connections keep their congestion window. The agent changes that
-// setting only in a network namespace of its own. In the machine's namespace, only the operator may
-// change it.
-func keepCongestionState() error {
-	const file = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
-	if lastField(file) == 0 {
-		return nil
-	}
+// slowStartAfterIdle is the setting by which idle connections lose their congestion window.
+const slowStartAfterIdle = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
+
+// keepCongestionState makes idle connections keep their congestion window, and reports whether it
+// has to keep the setting so. The agent changes that setting only in a network namespace of its own.
+// In the machine's namespace, only the operator may change it.
+func keepCongestionState() (declared bool, err error) {
 	// This file exists only in the machine's first network namespace.
-	if _, err := os.Stat("/proc/sys/net/core/netdev_max_backlog"); err == nil {
-		return errors.New("the agent changes it only in a network namespace of its own")
+	if _, err := os.Stat("/proc/sys/net/core/netdev_max_backlog"); err != nil {
+		err := os.WriteFile(slowStartAfterIdle, []byte("0"), 0o644)
+		return err == nil, err
 	}
-	return os.WriteFile(file, []byte("0"), 0o644)
+	if lastField(slowStartAfterIdle) != 0 {
+		return false, errors.New("the agent changes it only in a network namespace of its own")
+	}
+	return false, nil
 }
 
 // wantedFiles is the number of open files that a thousand sessions need at most.
