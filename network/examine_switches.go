@@ -1,10 +1,12 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/rule"
@@ -26,9 +28,19 @@ func (d *Doctor) examineSwitches(ctx context.Context, r *diagnosis.Report) {
 			s.logLimiter.Warn(d.cfg.Log, "asking a switch for this controller's role", "switch", s.dpid, "error", err)
 		}
 		k.Role = s.Role()
+		k.Drift = driftOf(s.comparer.stats())
 		connected = append(connected, k)
 	}
-	r.Findings = append(r.Findings, diagnosis.Switches(d.configured(), connected)...)
+	r.Findings = append(r.Findings, diagnosis.Switches(d.configured(), connected, time.Now())...)
+}
+
+// driftOf converts the counts of a switch's comparisons.
+func driftOf(s DriftStats) diagnosis.Drift {
+	out := diagnosis.Drift{Times: s.Deviated, Last: s.Last, Differences: map[string]int{}}
+	for _, d := range s.Deviations {
+		out.Differences[cmp.Or(d.Owner, "nobody")+": "+string(d.Object)] += d.Missing + d.Changed + d.Foreign
+	}
+	return out
 }
 
 // configured returns the switches and ports that the configuration names.

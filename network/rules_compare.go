@@ -34,8 +34,9 @@ type comparer struct {
 
 // DriftStats counts the differences of a switch from what is declared, since it connected.
 type DriftStats struct {
-	// Comparisons counts the comparisons of the switch with what is declared for it.
-	Comparisons uint64
+	// Comparisons counts the comparisons of the switch with what is declared for it, and Deviated
+	// those that have found a difference.
+	Comparisons, Deviated uint64
 	// Deviations holds the sums of all deviations, ordered by owner and kind, and Last is when
 	// the latest was found.
 	Deviations []Deviation
@@ -213,6 +214,9 @@ func (c *comparer) count(deviations []Deviation, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drift.Comparisons++
+	if len(deviations) > 0 {
+		c.drift.Deviated++
+	}
 	for _, d := range deviations {
 		i, known := slices.BinarySearchFunc(c.drift.Deviations, d, ledger.CompareDeviations)
 		if !known {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/linkprobe"
 	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -394,7 +395,7 @@ func TestRuleWrittenDuringTheReading(t *testing.T) {
 }
 
 // TestSwitchThatAlwaysDeletesIsBounded checks that the controller backs off from a switch that
-// deletes a rule whenever it is written, and says so.
+// deletes a rule whenever it is written, and that an examination finds such a switch.
 func TestSwitchThatAlwaysDeletesIsBounded(t *testing.T) {
 	c := startCompared(t, onlyRemovals, fake.Options{}, network.OwnerOptions{})
 	networktest.Apply(t, c.o, "k", networktest.Program(networktest.TCPTo(1, 80, 1)), network.ApplyOptions{})
@@ -406,6 +407,9 @@ func TestSwitchThatAlwaysDeletesIsBounded(t *testing.T) {
 		events := c.all()
 		return len(events) > 0 && events[len(events)-1].Pause >= 800*time.Millisecond
 	})
+	if got := networktest.Faults(networktest.Diagnose(t, c.n, linkprobe.DefaultMTU)); got != "drifting 1/0" {
+		t.Errorf("the examination finds %q", got)
+	}
 	pauses := []time.Duration{}
 	for _, e := range c.all() {
 		pauses = append(pauses, e.Pause)

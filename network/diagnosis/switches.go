@@ -2,8 +2,10 @@ package diagnosis
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -15,6 +17,7 @@ const (
 	Slave    Fault = "slave"     // another controller is master of a switch
 	NoPort   Fault = "no-port"   // a switch does not have a port of the configuration
 	PortDown Fault = "port-down" // a port of the configuration is down
+	Drifting Fault = "drifting"  // something keeps changing what is declared for a switch
 )
 
 // Switch holds what the examination needs to know about a connected switch.
@@ -25,11 +28,30 @@ type Switch struct {
 	Role    openflow.Role
 	// Ports holds its ports, and whether each is up.
 	Ports map[uint32]bool
+	// Drift is what comparisons of the switch with what is declared for it have found.
+	Drift Drift
 }
 
-// Switches returns the faults of connected switches, and those of the configuration's switches
-// and ports: a configured PortRef with port 0 is a switch.
-func Switches(configured []topology.PortRef, connected []Switch) (out []Finding) {
+// Drift is what comparisons of a switch with what is declared for it have found.
+type Drift struct {
+	// Times counts the comparisons that have found a difference, and Last is when the latest did.
+	Times uint64
+	Last  time.Time
+	// Differences counts the rules, groups and meters that were not as declared, by owner and kind,
+	// such as "sos: rule".
+	Differences map[string]int
+}
+
+const (
+	// driftTimes is the number of comparisons with a difference from which a switch counts as
+	// drifting, if the latest of them is not older than driftWithin.
+	driftTimes  = 2
+	driftWithin = time.Hour
+)
+
+// Switches returns the faults of connected switches at a time, and those of the configuration's
+// switches and ports: a configured PortRef with port 0 is a switch.
+func Switches(configured []topology.PortRef, connected []Switch, now time.Time) (out []Finding) {
 	known, configuredSwitches := map[openflow.DatapathID]Switch{}, map[openflow.DatapathID]bool{}
 	for _, s := range connected {
 		known[s.ID] = s
@@ -39,6 +61,9 @@ func Switches(configured []topology.PortRef, connected []Switch) (out []Finding)
 				Remedy: "have the switch connect to this controller only, or give it the role master (openflow.role)",
 			})
 		}
+	}
+	for _, s := range connected {
+		out = append(out, s.checkDrift(now)...)
 	}
 	for _, at := range configured {
 		configuredSwitches[at.Switch] = true
@@ -81,6 +106,22 @@ func absentSwitch(d openflow.DatapathID, unnamed []string) Finding {
 		f.Remedy = "if one of these is it, its datapath ID is another than the configuration says: set one of the two. Else " + f.Remedy
 	}
 	return f
+}
+
+// checkDrift returns a finding if something keeps changing what is declared for the switch.
+func (s Switch) checkDrift(now time.Time) []Finding {
+	if s.Drift.Times < driftTimes || now.Sub(s.Drift.Last) > driftWithin {
+		return nil
+	}
+	var what []string
+	for _, name := range slices.Sorted(maps.Keys(s.Drift.Differences)) {
+		what = append(what, fmt.Sprintf("%s %d", name, s.Drift.Differences[name]))
+	}
+	return []Finding{{
+		Fault: Drifting, Level: Warn, From: topology.PortRef{Switch: s.ID},
+		Found:  fmt.Sprintf("%d comparisons have found the switch not as declared, the latest %v ago: %s", s.Drift.Times, now.Sub(s.Drift.Last).Round(time.Second), strings.Join(what, ", ")),
+		Remedy: "look for another controller on this switch, a script with ovs-ofctl, or rules that the switch drops by itself (its log, its firmware): until then packets go astray each time, for as long as it takes to repair the switch",
+	}}
 }
 
 // checkPort returns the fault of a port of the configuration, if it has one.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/topology"
@@ -21,6 +22,12 @@ func TestSwitches(t *testing.T) {
 	for d := range openflow.DatapathID(10) {
 		many = append(many, sw(d+10, openflow.RoleEqual))
 	}
+	now := time.Unix(1e9, 0)
+	drifting := func(times uint64, ago time.Duration) []diagnosis.Switch {
+		s := sw(1, openflow.RoleMaster)
+		s.Drift = diagnosis.Drift{Times: times, Last: now.Add(-ago), Differences: map[string]int{"sos: rule": 4, "forwarding: group": 1}}
+		return []diagnosis.Switch{s}
+	}
 	one := []diagnosis.Switch{sw(1, openflow.RoleMaster)}
 	for name, c := range map[string]struct {
 		configured []topology.PortRef
@@ -35,11 +42,14 @@ func TestSwitches(t *testing.T) {
 		"no such port":          {[]topology.PortRef{at(1, 3)}, one, "no-port 1/3", "none of this number"},
 		"port down":             {[]topology.PortRef{at(1, 2)}, one, "port-down 1/2", "down"},
 		"another one is master": {nil, []diagnosis.Switch{sw(1, openflow.RoleSlave)}, "slave 1/0", "master"},
+		"drifted once":          {nil, drifting(1, time.Minute), "", ""},
+		"drifts again":          {nil, drifting(2, time.Minute), "drifting 1/0", "2 comparisons have found the switch not as declared, the latest 1m0s ago: forwarding: group 1, sos: rule 4"},
+		"has drifted long ago":  {nil, drifting(99, 2*time.Hour), "", ""},
 		"absent beside others":  {[]topology.PortRef{at(1, 0), at(3, 0)}, append(one, sw(9, openflow.RoleEqual)), "absent 3/0", "0000000000000009"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, f := range diagnosis.Switches(c.configured, c.connected) {
+			for _, f := range diagnosis.Switches(c.configured, c.connected, now) {
 				got = append(got, fmt.Sprintf("%s %d/%d", f.Fault, f.From.Switch, f.From.Port))
 				if !strings.Contains(f.Found, c.says) || f.Remedy == "" {
 					t.Errorf("%+v does not say %q", f, c.says)
