@@ -198,6 +198,24 @@ func TestExcessIsTrouble(t *testing.T) {
 	}
 }
 
+// TestEventsUpdateStates checks that a channel's state is that of its last event before the next report, and
+// that events from before the report change nothing.
+func TestEventsUpdateStates(t *testing.T) {
+	began := time.Now()
+	h := &ingressState{reported: map[string]gatewayapi.ChannelState{"a": {OnAir: gatewayapi.OnAirLive, Since: began, Measured: 2e6, Media: gatewayapi.MediaBoth}}}
+	for _, x := range []struct {
+		what  string
+		after time.Duration
+		want  gatewayapi.OnAir
+	}{{"down", -time.Second, gatewayapi.OnAirLive}, {"refused", time.Second, gatewayapi.OnAirLive}, {"down", 2 * time.Second, gatewayapi.OnAirDown}, {"live", 3 * time.Second, gatewayapi.OnAirLive}} {
+		h.apply([]gatewayapi.ChannelEvent{{Channel: "a", What: x.what, At: began.Add(x.after)}, {Channel: "b", What: x.what}})
+		got := h.reported["a"]
+		if got.OnAir != x.want || len(h.reported) != 1 || got.OnAir == gatewayapi.OnAirDown && (got.Measured != 0 || got.Media != "") {
+			t.Errorf("after %s: %+v", x.what, h.reported)
+		}
+	}
+}
+
 // TestReportFromBeforeLeaving checks that a report that was sent before a viewer left does not bring
 // the viewer back.
 func TestReportFromBeforeLeaving(t *testing.T) {

@@ -60,10 +60,10 @@ type ViewerInfo struct {
 	Player   string         `json:"player,omitempty"`
 	Changes  int            `json:"changes" doc:"Number of its changes of channel"`
 	Zap      units.Duration `json:"zap" doc:"Duration of the last change, from the request to the first packet of the new channel's key frame"`
-	Packets  uint64         `json:"packets" doc:"Packets that its gateway has received for it"`
+	Packets  uint64         `json:"packets" doc:"Packets in its stream, with those of bursts and repetitions, which no switch copies"`
 	Lost     uint64         `json:"lost" doc:"Packets lost between the gateways"`
 	// Delivered is counted by switches, the other figures by the gateway.
-	Delivered uint64 `json:"delivered" doc:"Packets that its switch has copied to it, by the counters of its buckets; it lacks what they count between a reading and a change of their group"`
+	Delivered uint64 `json:"delivered" doc:"Packets that its switch has copied to it, by the counters of its buckets, of all channels that it was copied; it lacks what they count between a reading and a change of their group, so that its difference from packets is no loss"`
 }
 
 // TreeInfo is the tree of a channel as the API shows it.

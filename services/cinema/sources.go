@@ -95,6 +95,9 @@ func (s *sources) handleEvent(a *ingressGateway, e control.Event[gatewayapi.Chan
 		s.publishEvents(a.Name, e.Ended)
 	}
 	if len(e.Live) == 0 && (e.Status.Sessions > 0 || len(e.Ended) > 0) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ingress(a.Name).apply(e.Ended)
 		return // the event only reports what happened, not the present state
 	}
 	s.mu.Lock()
@@ -110,6 +113,24 @@ func (s *sources) handleEvent(a *ingressGateway, e control.Event[gatewayapi.Chan
 	h.recordRates(time.Now())
 	s.mu.Unlock()
 	s.loop.Wake()
+}
+
+// apply updates the reported states by what has happened since, so that they agree with the published
+// events before the next report.
+func (h *ingressState) apply(all []gatewayapi.ChannelEvent) {
+	for _, x := range all {
+		c, known := h.reported[x.Channel]
+		if !known || x.At.Before(c.Since) {
+			continue
+		}
+		switch x.What {
+		case "live":
+			c.OnAir, c.Since = gatewayapi.OnAirLive, x.At
+		case "down":
+			c.OnAir, c.Since, c.Measured, c.Media = gatewayapi.OnAirDown, x.At, 0, ""
+		}
+		h.reported[x.Channel] = c
+	}
 }
 
 // publishEvents publishes what has happened to channels.

@@ -73,7 +73,8 @@ func cinemaViewersCommand(app *commands.App) *cobra.Command {
 that stands still, until it leaves. It may come again, as another.`
 	return commands.Group("viewers", "List and remove viewers", `  sluice cinema viewers list
   sluice cinema viewers remove 00112233445566778899aabbccddeeff`,
-		commands.Get(app, "list", "List the viewers: gateway, channels, changes, losses", cinemaPath+"viewers", commands.Table[cinema.ViewerInfo]("")), remove)
+		commands.Get(app, "list", "List the viewers: gateway, channels, changes, losses", cinemaPath+"viewers", commands.Table[cinema.ViewerInfo](
+			"id gateway port channels since address player changes zap packets lost")), remove)
 }
 
 // publicTLS returns the TLS configuration of a gateway's public interface, or nil for plain HTTP.

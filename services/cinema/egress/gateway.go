@@ -35,6 +35,10 @@ type Gateway struct {
 
 	thumbnails *gatewayapi.Thumbnails
 
+	asking         chan struct{} // holds one element while the lineup is requested
+	lineupAt       time.Time     // when the lineup was requested; guarded by asking
+	controllerAway atomic.Bool   // the controller did not answer pollLineup
+
 	mu      sync.Mutex
 	viewers map[string]*viewer // by the secret of their session
 	joining int                // viewers that have not joined completely
@@ -46,7 +50,7 @@ type Gateway struct {
 func New(cfg Config) (*Gateway, error) {
 	cfg.Times = cmp.Or(cfg.Times, DefaultTimes())
 	g := &Gateway{
-		cfg: cfg, limits: newClientLimits(&cfg), tasks: tasks.New(), repairs: make(chan struct{}, maxRepairs),
+		cfg: cfg, limits: newClientLimits(&cfg), tasks: tasks.New(), repairs: make(chan struct{}, maxRepairs), asking: make(chan struct{}, 1),
 		viewers: map[string]*viewer{}, ports: map[uint16]bool{}, last: cfg.Ports.Last,
 	}
 	g.metrics, g.thumbnails = newMetrics(g.count), gatewayapi.NewThumbnails(cfg.Controller.Thumbnail)

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -340,6 +341,31 @@ func TestChannels(t *testing.T) {
 	want := `{"channels":[{"name":"news","number":1,"title":"NEWS","on_air":"live","viewers":0,"protected":false}],"gateways":[{"name":"east","room":5,"url":"https://192.0.2.7:8445/"}],"gateway":"west"}` + "\n"
 	if res.StatusCode != http.StatusOK || text != want || res.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("%s: %s", res.Status, text)
+	}
+}
+
+// TestChannelsAreCurrent checks that the lineup for pages is what the controller says now, and the last
+// one if the controller does not answer.
+func TestChannelsAreCurrent(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) { cfg.Times.Poll = time.Hour }, "news")
+	onAir := func() string {
+		_, text := w.ask(http.MethodGet, "/channels", "", "")
+		var l gatewayapi.Lineup
+		if err := json.Unmarshal([]byte(text), &l); err != nil || len(l.Channels) != 1 {
+			t.Fatalf("%q: %v", text, err)
+		}
+		return string(l.Channels[0].OnAir)
+	}
+	w.mu.Lock()
+	w.lines.Channels[0].OnAir = gatewayapi.OnAirDown
+	w.mu.Unlock()
+	w.until("the change", func() bool { return onAir() == "down" })
+	w.mu.Lock()
+	w.away = true
+	w.lines.Channels[0].OnAir = gatewayapi.OnAirLive
+	w.mu.Unlock()
+	if got := onAir(); got != "down" {
+		t.Errorf("%s while the controller is away", got)
 	}
 }
 

@@ -185,8 +185,8 @@ type lineupPage struct {
 }
 
 // listChannels answers with the lineup.
-func (g *Gateway) listChannels(w http.ResponseWriter, _ *http.Request) error {
-	l := g.lineup.Load()
+func (g *Gateway) listChannels(w http.ResponseWriter, r *http.Request) error {
+	l := g.currentLineup(r.Context())
 	if l == nil {
 		return newRefusal(http.StatusServiceUnavailable, "", "the controller has not said yet what there is to see")
 	}

@@ -5,33 +5,69 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+)
+
+const (
+	// lineupFresh is how old a lineup may be that a page gets, as long as the controller answers. It
+	// also bounds how often pages make the gateway ask the controller.
+	lineupFresh = 100 * time.Millisecond
+	// lineupTimeout is how long a page waits for the controller before it gets the last lineup.
+	lineupTimeout = 500 * time.Millisecond
 )
 
 // pollLineup requests the lineup periodically. While the controller does not answer, it keeps
 // the last one.
 func (g *Gateway) pollLineup(ctx context.Context) {
-	away := false
 	for ctx.Err() == nil {
 		asked, cancel := context.WithTimeout(ctx, g.cfg.Times.Ask)
-		l, err := g.cfg.Controller.Lineup(asked)
+		err := g.updateLineup(asked)
 		cancel()
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err == nil:
-			g.lineup.Store(&l)
-			if away {
-				g.cfg.Log.Info("the controller is back", "channels", len(l.Channels))
-			}
-			away = false
-		case !away:
+		}
+		switch away := g.controllerAway.Swap(err != nil); {
+		case err == nil && away:
+			g.cfg.Log.Info("the controller is back", "channels", len(g.lineup.Load().Channels))
+		case err != nil && !away:
 			g.cfg.Log.Warn("no lineup from the controller; watching goes on with the last one", "error", err)
-			away = true
 		}
 		if tasks.Sleep(ctx, g.cfg.Times.Poll) != nil {
 			return
 		}
 	}
+}
+
+// updateLineup requests the lineup, unless the present one is fresh. At most one request is in progress.
+func (g *Gateway) updateLineup(ctx context.Context) error {
+	select {
+	case g.asking <- struct{}{}:
+		defer func() { <-g.asking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	now := time.Now()
+	if now.Sub(g.lineupAt) < lineupFresh {
+		return nil
+	}
+	l, err := g.cfg.Controller.Lineup(ctx)
+	if err != nil {
+		return err
+	}
+	g.lineup.Store(&l)
+	g.lineupAt = now
+	return nil
+}
+
+// currentLineup returns the lineup as the controller has it now, or the last one if the controller does
+// not answer soon. It returns nil if there is none yet.
+func (g *Gateway) currentLineup(ctx context.Context) *gatewayapi.Lineup {
+	if !g.controllerAway.Load() {
+		ctx, cancel := context.WithTimeout(ctx, lineupTimeout)
+		defer cancel()
+		_ = g.updateLineup(ctx) // an error leaves the last one, and pollLineup reports that the controller is away
+	}
+	return g.lineup.Load()
 }
 
 // maxSourceQueries bounds the silent channels whose sources are requested again in each round of
