@@ -26,6 +26,7 @@ install -D -m 0755 "$binary" "$root/usr/bin/sluice"
 for unit in "$here"/systemd/*.service; do
 	install -D -m 0644 "$unit" "$root/lib/systemd/system/$(basename "$unit")"
 done
+install -D -m 0644 -t "$root/etc/default" "$here"/default/*
 install -D -m 0644 "$here/debian/sysctl.conf" "$root/usr/share/doc/sluice/examples/sysctl.conf"
 install -m 0644 "$here/debian/copyright" "$root/usr/share/doc/sluice/copyright"
 gzip -9n <"$here/../CHANGELOG.md" >"$root/usr/share/doc/sluice/changelog.gz"
@@ -33,6 +34,7 @@ gzip -9n <"$here/../CHANGELOG.md" >"$root/usr/share/doc/sluice/changelog.gz"
 mkdir -p "$root/etc/sluice" "$root/usr/share/man/man1" "$root/DEBIAN"
 chmod 0750 "$root/etc/sluice"
 install -d -m 2750 "$root/etc/sluice/pki"
+(cd "$root" && printf '/%s\n' etc/default/*) >"$root/DEBIAN/conffiles"
 for kind in controller agent mobile; do
 	env -i "$binary" config example "$kind" |
 		sed 's|^data_dir: .*|data_dir: /var/lib/sluice|; s|^state_dir: .*|state_dir: /var/lib/sluice/mobile|' >"$root/etc/sluice/$kind.yaml"

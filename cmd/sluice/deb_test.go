@@ -71,7 +71,7 @@ func TestDebianPackage(t *testing.T) {
 		t.Errorf("version: %s", out)
 	}
 	for _, name := range []string{
-		"etc/sluice/controller.yaml", "etc/sluice/agent.yaml", "lib/systemd/system/sluice-controller.service", "lib/systemd/system/sluice-agent.service",
+		"etc/sluice/controller.yaml", "etc/sluice/agent.yaml", "etc/default/sluice-mf-host", "lib/systemd/system/sluice-controller.service", "lib/systemd/system/sluice-agent.service",
 		"usr/share/bash-completion/completions/sluice", "usr/share/zsh/vendor-completions/_sluice", "usr/share/fish/vendor_completions.d/sluice.fish", "usr/share/man/man1/sluice.1.gz",
 		"usr/share/doc/sluice/copyright", "usr/share/doc/sluice/changelog.gz",
 	} {
@@ -88,7 +88,7 @@ func TestDebianPackage(t *testing.T) {
 		must(t, "sh", "-n", filepath.Join(control, script))
 	}
 	conffiles, err := os.ReadFile(filepath.Join(control, "conffiles"))
-	if err != nil || strings.Count(string(conffiles), "/etc/sluice/") != 3 {
+	if err != nil || strings.Count(string(conffiles), "/etc/sluice/") != 3 || !strings.Contains(string(conffiles), "/etc/default/sluice-mf-host\n") {
 		t.Errorf("conffiles: %v\n%s", err, conffiles)
 	}
 	checkUnits(t, filepath.Join(extracted, "lib/systemd/system"))
@@ -116,10 +116,13 @@ func checkUnits(t *testing.T, dir string) {
 			}
 		}
 	}
-	checkRoot(t, filepath.Join(dir, "sluice-classifier.service"),
+	const noNetwork = "RestrictAddressFamilies=AF_UNIX AF_NETLINK"
+	checkRoot(t, filepath.Join(dir, "sluice-classifier.service"), noNetwork,
 		"ExecStart=/usr/bin/sluice classifier", "ProtectKernelTunables=yes", "SystemCallFilter=@system-service bpf")
-	checkRoot(t, filepath.Join(dir, "sluice-host.service"),
+	checkRoot(t, filepath.Join(dir, "sluice-host.service"), noNetwork,
 		"ExecStart=/usr/bin/sluice host run", "CapabilityBoundingSet=CAP_NET_ADMIN", "SystemCallFilter=@system-service")
+	checkRoot(t, filepath.Join(dir, "sluice-mf-host.service"),
+		"EnvironmentFile=/etc/default/sluice-mf-host", "ExecStart=/usr/bin/sluice mf host $OPTIONS", "ProtectKernelTunables=yes", "SystemCallFilter=@system-service")
 }
 
 // checkRoot checks a unit that has to run as root.
@@ -129,7 +132,7 @@ func checkRoot(t *testing.T, file string, lines ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range append(lines, "NoNewPrivileges=yes", "ProtectSystem=strict", "MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_UNIX AF_NETLINK") {
+	for _, line := range append(lines, "NoNewPrivileges=yes", "ProtectSystem=strict", "MemoryDenyWriteExecute=yes") {
 		if !strings.Contains(string(b), "\n"+line+"\n") {
 			t.Errorf("%s lacks %s", file, line)
 		}

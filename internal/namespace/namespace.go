@@ -16,6 +16,21 @@ const Dir = "/run/netns"
 // Path returns the file of a named namespace.
 func Path(name string) string { return filepath.Join(Dir, name) }
 
+// Current returns the name of the namespace that the calling thread is in, or "" if it has none. If
+// it has several names, Current returns the first in alphabetical order.
+func Current() string {
+	var own, named unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &own); err != nil {
+		return ""
+	}
+	for _, name := range List("") {
+		if unix.Stat(Path(name), &named) == nil && named.Dev == own.Dev && named.Ino == own.Ino {
+			return name
+		}
+	}
+	return ""
+}
+
 // Do runs f on an OS thread that is in the namespace at path. An empty path means the caller's
 // namespace. f must not hand work to other goroutines. The thread ends afterwards and is not used
 // again, so that no other goroutine can run in the namespace by mistake.

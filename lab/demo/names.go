@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 // NamesOptions holds the options of the demo of names.
@@ -60,8 +61,7 @@ func RunNames(ctx context.Context, o NamesOptions) error {
 
 func (d *namesDemo) say(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }
 
-func (d *namesDemo) file(name string) string   { return filepath.Join(d.dir, name) }
-func (d *namesDemo) socket(host string) string { return d.file(host + ".sock") }
+func (d *namesDemo) file(name string) string { return filepath.Join(d.dir, name) }
 
 func (d *namesDemo) show(ctx context.Context) error {
 	if err := d.up(ctx); err != nil {
@@ -128,7 +128,7 @@ func (d *namesDemo) up(ctx context.Context) (err error) {
 		return err
 	}
 	for _, host := range []string{"desk", "depot", "phone"} {
-		args := []string{"host", "--socket", d.socket(host), "--interface", "eth0", "--udp", "5028", "--names", service}
+		args := []string{"host", "--interface", "eth0", "--udp", "5028", "--names", service}
 		if host == "desk" {
 			args = append(args, "--storage", d.names["storage"])
 		}
@@ -141,10 +141,10 @@ func (d *namesDemo) up(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := d.start(ctx, "depot", "storage", "--socket", d.socket("depot"), "--name-key", d.file("storage.key"), "--dir", d.file("custody")); err != nil {
+	if err := d.start(ctx, "depot", "storage", "--name-key", d.file("storage.key"), "--dir", d.file("custody")); err != nil {
 		return err
 	}
-	return d.start(ctx, "depot", "compute", "--socket", d.socket("depot"), "--name-key", d.file("function.key"), "--builtin", "compress")
+	return d.start(ctx, "depot", "compute", "--name-key", d.file("function.key"), "--builtin", "compress")
 }
 
 // start runs "sluice mf" at a host until the demo ends.
@@ -158,7 +158,9 @@ func (d *namesDemo) start(ctx context.Context, host string, args ...string) erro
 
 // ready waits until the programs of a host have attached their names.
 func (d *namesDemo) ready(ctx context.Context, host string) error {
-	return testbed.Poll(ctx, "sluice mf host at "+host, func() error { _, err := os.Stat(d.socket(host)); return err })
+	return testbed.Poll(ctx, "sluice mf host at "+host, func() error {
+		return d.lab.Host(host).Do(func() error { _, err := os.Stat(hostapi.DefaultSocket()); return err })
+	})
 }
 
 // down removes everything that up has made, even if up did not finish.
@@ -348,10 +350,10 @@ func (d *namesDemo) invite(ctx context.Context) {
 	desk, phone := d.lab.Host("desk").Namespace(), d.lab.Host("phone").Namespace()
 	d.say(`
 The network stays up until you press Ctrl-C. In other terminals, as root:
-  ip netns exec %[1]s %[2]s mf recv --socket %[3]s --name-key %[4]s --follow
-  ip netns exec %[5]s %[2]s mf send --socket %[6]s %[7]s < /etc/hostname
-  ip netns exec %[5]s %[2]s mf ping --socket %[6]s %[7]s`,
-		phone, d.Binary, d.socket("phone"), d.file("phone.key"), desk, d.socket("desk"), d.names["phone"])
+  ip netns exec %[1]s %[2]s mf recv --name-key %[3]s --follow
+  ip netns exec %[4]s %[2]s mf send %[5]s < /etc/hostname
+  ip netns exec %[4]s %[2]s mf ping %[5]s`,
+		phone, d.Binary, d.file("phone.key"), desk, d.names["phone"])
 	<-ctx.Done()
 	d.say("\nTaking the network down.")
 }

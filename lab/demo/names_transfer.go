@@ -28,12 +28,12 @@ func (d *namesDemo) transfer(ctx context.Context, from io.Reader, args ...string
 		return nil, nil, err
 	}
 	defer out.Close()
-	to := d.lab.Host("phone").Command(ctx, d.Binary, "mf", "recv", "--socket", d.socket("phone"), "--name-key", d.file("phone.key"))
+	to := d.lab.Host("phone").Command(ctx, d.Binary, "mf", "recv", "--name-key", d.file("phone.key"))
 	to.Stdout = out
 	if recv, err = run(to); err != nil {
 		return nil, nil, err
 	}
-	by := d.lab.Host("desk").Command(ctx, d.Binary, append(append([]string{"mf", "send", "--socket", d.socket("desk")}, args...), d.names["phone"])...)
+	by := d.lab.Host("desk").Command(ctx, d.Binary, append(append([]string{"mf", "send"}, args...), d.names["phone"])...)
 	by.Stdin = from
 	send, err = run(by)
 	return recv, send, err

@@ -50,8 +50,8 @@ type Options struct {
 	Interfaces []string
 	// Open opens an interface; nil selects host.OpenInterface.
 	Open func(name string) (*host.Interface, error)
-	// Socket is the path of the host's socket for applications. If it is empty,
-	// hostapi.DefaultSocket is used.
+	// Socket is the path of the host's socket for applications. If it is empty, it is
+	// hostapi.DefaultSocket.
 	Socket string
 	// Hosts declares the hosts, at most MaxHosts.
 	Hosts []Host
@@ -76,7 +76,7 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Socket = cmp.Or(o.Socket, hostapi.DefaultSocket)
+	o.Socket = cmp.Or(o.Socket, hostapi.DefaultSocket())
 	o.Memory = cmp.Or(o.Memory, DefaultMemory)
 	o.Keep = cmp.Or(o.Keep, DefaultKeep)
 	o.Silent = cmp.Or(o.Silent, DefaultSilent)

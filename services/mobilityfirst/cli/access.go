@@ -16,11 +16,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/mobilityfirst/access"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 func mfAccessCommand(app *commands.App) *cobra.Command {
-	o := access.Options{Socket: hostapi.DefaultSocket, Keep: access.DefaultKeep, Silent: access.DefaultSilent}
+	o := access.Options{Keep: access.DefaultKeep, Silent: access.DefaultSilent}
 	var metrics commands.MetricsServer
 	var hosts, others []string
 	memory := config.Size(access.DefaultMemory)
@@ -71,7 +70,7 @@ this is only as safe as the switches that keep hosts from using each other's add
 	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface of the hosts; may be given several times")
 	flags.StringArrayVar(&hosts, "host", nil, "host to serve, as GUID=KEYFILE or GUID=KEYFILE,MAC; may be given several times")
 	flags.StringArrayVar(&others, "other", nil, "host that another router serves, as GUID=NAME; may be given several times")
-	flags.StringVar(&o.Socket, "socket", o.Socket, "path of the host's socket")
+	socketFlag(flags, &o.Socket)
 	flags.TextVar(&memory, "memory", memory, "memory for the chunks that each host sends")
 	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk that its destination does not take")
 	flags.DurationVar(&o.Silent, "silent", o.Silent, "time after which a silent host counts as gone")
@@ -142,7 +141,7 @@ func runAccess(ctx context.Context, o access.Options, metrics *commands.MetricsS
 		{"chunks", "Chunks of hosts that are kept.", func() float64 { return float64(r.Counters().Chunks) }},
 		{"bytes", "What these count of the memory, with those that are coming.", func() float64 { return float64(r.Counters().Bytes) }},
 	}), o.Log)()
-	o.Log.Info("access router runs", "interfaces", o.Interfaces, "hosts", len(o.Hosts), "socket", o.Socket)
+	o.Log.Info("access router runs", "interfaces", o.Interfaces, "hosts", len(o.Hosts))
 	r.Run(ctx)
 	c := r.Counters()
 	o.Log.Info("access router ends", "taken", c.Taken, "expired", c.Expired, "left", c.Left, "invalid", c.Invalid, "delivered", c.Delivered, "refused", c.Refused, "lost", c.Chunks)

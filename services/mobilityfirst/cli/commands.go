@@ -14,10 +14,10 @@ import (
 const mfPath = api.Prefix + "/" + mobilityfirst.Name + "/"
 
 func mfCommand(app *commands.App) *cobra.Command {
-	cmd := commands.Group("mf", "Names that stay when hosts move, and chunks to them (MobilityFirst)", `  sluice mf name new laptop.key
-  sluice mf host --interface eth0
-  sluice mf recv --name-key laptop.key > film.mp4
+	cmd := commands.Group("mf", "Names that stay when hosts move, and chunks to them (MobilityFirst)", `  sluice mf host --interface eth0
+  sluice mf recv > film.mp4
   sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930 film.mp4
+  sluice mf name new laptop.key
   sluice mf put film.mp4
   sluice mf get 5a0c9e1b7d3f42688c1e0f9a7b6d5c4e3f2a1b0c film.mp4
   sluice mf gnrs --dir /var/lib/sluice/names`,

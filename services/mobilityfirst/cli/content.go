@@ -26,7 +26,7 @@ import (
 )
 
 func mfPutCommand(app *commands.App) *cobra.Command {
-	socket := hostapi.DefaultSocket
+	socket := ""
 	cmd := &cobra.Command{
 		Use:   "put FILE...",
 		Short: "Serve files by their names",
@@ -47,7 +47,7 @@ can get the file.`,
 			return putFiles(cmd.Context(), app, socket, args)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socket", socket, "where the host takes applications")
+	socketFlag(cmd.Flags(), &socket)
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ import (
 func mfHostCommand(app *commands.App) *cobra.Command {
 	var o host.Options
 	var metrics commands.MetricsServer
-	memory, socket, group, storage := config.Size(host.DefaultMemory), hostapi.DefaultSocket, "", []string(nil)
+	memory, socket, group, storage := config.Size(host.DefaultMemory), "", "", []string(nil)
 	udp, names := uint16(0), ""
 	cmd := &cobra.Command{
 		Use:   "host",
@@ -91,14 +92,14 @@ there whenever its address changes.`,
 			}
 			o.Near = []frame.GUID{content.Nearest()}
 			o.Memory, o.Log = int(memory), log
-			return runNamedHost(cmd.Context(), o, socket, id, &metrics)
+			return runNamedHost(cmd.Context(), o, cmp.Or(socket, hostapi.DefaultSocket()), id, &metrics)
 		}),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface to other hosts; may be given several times")
 	flags.Uint16Var(&udp, "udp", 0, "even UDP port for names that are on none of the interfaces")
 	flags.StringVar(&names, "names", "", "IPv4 address and port of the name service for these names")
-	flags.StringVar(&socket, "socket", socket, "path of the socket for applications")
+	socketFlag(flags, &socket)
 	flags.StringVar(&group, "group", "", "group whose members may use the socket, beside root")
 	flags.TextVar(&memory, "memory", memory, "memory for received chunks that are not taken over yet")
 	flags.StringSliceVar(&storage, "storage", nil, "names of storage nodes for chunks that may wait; see \"sluice mf storage\"")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
@@ -33,8 +34,14 @@ type attachment struct {
 }
 
 func (a *attachment) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.socket, "socket", hostapi.DefaultSocket, "where the host takes applications")
+	socketFlag(cmd.Flags(), &a.socket)
 	cmd.Flags().StringVar(&a.key, "name-key", "", "file of the key of the name to attach (default: a new name)")
+}
+
+// socketFlag adds the flag for the path of a host's socket. Its default depends on the network
+// namespace, and is chosen when the socket is used.
+func socketFlag(flags *pflag.FlagSet, to *string) {
+	flags.StringVar(to, "socket", "", "path of the host's socket for applications (default: /run/sluice/mf.sock; in a network namespace NAME, /run/sluice/mf.NAME.sock)")
 }
 
 // open attaches the name.
@@ -275,7 +282,8 @@ output; each is taken over when it is written. A function's result
 sends at its end, ends the command, unless --follow is given. Without --follow, chunks of other
 senders than the first, or than --from, are skipped. With --follow only --from restricts the
 senders.`,
-		Example: `  sluice mf recv --name-key laptop.key > film.mp4
+		Example: `  sluice mf recv > film.mp4
+  sluice mf recv --name-key laptop.key > film.mp4
   sluice mf recv --name-key laptop.key --discard --follow`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -11,11 +11,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/namespace"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// DefaultSocket is the default path of a host's socket.
-const DefaultSocket = "/run/sluice/mf.sock"
+// DefaultSocket returns the default path of a host's socket, /run/sluice/mf.sock. In a network
+// namespace with a name, as hosts of a lab have it, the path contains the name, so that each
+// namespace can have a host of its own.
+func DefaultSocket() string {
+	if name := namespace.Current(); name != "" {
+		return "/run/sluice/mf." + name + ".sock"
+	}
+	return "/run/sluice/mf.sock"
+}
 
 // Errors that a Client wraps.
 var (
@@ -60,8 +68,12 @@ type Chunk struct {
 	number  uint32
 }
 
-// Open connects to a host and attaches the name that belongs to a key.
+// Open connects to the host with a socket, or with DefaultSocket if socket is empty, and attaches
+// the name that belongs to a key.
 func Open(ctx context.Context, socket string, key ed25519.PrivateKey) (*Client, error) {
+	if socket == "" {
+		socket = DefaultSocket()
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
