@@ -44,12 +44,6 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // Size is a number of bytes, written like 256KiB, 1.5MB or 1500.
 type Size int64
 
-// binaryUnits lists the units in which sizes are written, the largest first.
-var binaryUnits = []struct {
-	name string
-	n    int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-
 // UnmarshalText parses a size. A plain number is in bytes.
 func (s *Size) UnmarshalText(b []byte) error {
 	n, err := strconv.ParseInt(string(b), 10, 64)
@@ -62,14 +56,13 @@ func (s *Size) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String returns the size in the largest unit of which it is a multiple.
+// String returns the size as units.FormatSize does, but a plain number of bytes without a unit.
 func (s Size) String() string {
-	for _, u := range binaryUnits {
-		if s != 0 && int64(s)%u.n == 0 {
-			return strconv.FormatInt(int64(s)/u.n, 10) + u.name
-		}
+	text := units.FormatSize(int64(s))
+	if bytes, ok := strings.CutSuffix(text, "B"); ok && strings.Trim(bytes, "0123456789") == "" {
+		return bytes
 	}
-	return strconv.FormatInt(int64(s), 10)
+	return text
 }
 
 // MarshalText implements encoding.TextMarshaler.

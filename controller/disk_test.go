@@ -339,7 +339,7 @@ func TestFirstStartOnFullDisk(t *testing.T) {
 	free := fill(t, disk)
 	c := startProgram(t, binary, dir)
 	c.ends(t)
-	if text := c.log.String(); c.cmd.ProcessState.ExitCode() != 1 || strings.Count(text, "\n") != 1 || !strings.Contains(text, dir+" is full") || !strings.Contains(text, "32.0 MiB are needed") {
+	if text := c.log.String(); c.cmd.ProcessState.ExitCode() != 1 || strings.Count(text, "\n") != 1 || !strings.Contains(text, dir+" is full") || !strings.Contains(text, "32MiB are needed") {
 		t.Errorf("%v:\n%s", c.cmd.ProcessState, text)
 	}
 	free()

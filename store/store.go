@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"github.com/sluice-net/sluice/internal/units"
 )
 
 // Errors that a caller can distinguish with errors.Is.
@@ -39,8 +41,8 @@ func (e *UnwritableError) Error() string {
 	case e.Cause != nil:
 		return fmt.Sprintf("%s cannot be written: %v; look into the kernel's log; it is tried again by itself", e.Path, e.Cause)
 	}
-	return fmt.Sprintf("the file system of %s is full: %.1f MiB are free and %.1f MiB are needed; make room, and what has to be stored is accepted again",
-		e.Path, float64(e.Free)/(1<<20), float64(e.Need)/(1<<20))
+	return fmt.Sprintf("the file system of %s is full: %s are free and %s are needed; make room, and what has to be stored is accepted again",
+		e.Path, units.FormatAmount(e.Free), units.FormatSize(int64(e.Need)))
 }
 
 // Unwrap returns the error of the disk.

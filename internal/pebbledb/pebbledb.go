@@ -41,11 +41,11 @@ func Open(dir string, o *pebble.Options, log *slog.Logger) (_ *DB, err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("open the database %s: %v", dir, p)
+			err = fmt.Errorf("open the database %s: %w", dir, d.reason(panicked(p)))
 		}
 	}()
 	if d.DB, err = pebble.Open(dir, o); err != nil {
-		return nil, fmt.Errorf("open the database %s: %w", dir, err)
+		return nil, fmt.Errorf("open the database %s: %w", dir, d.reason(err))
 	}
 	if err := d.Err(); err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -64,6 +64,15 @@ func (d *DB) Err() error {
 	default:
 		return nil
 	}
+}
+
+// reason returns the error of the disk if the database has failed, and err otherwise: Pebble may
+// have reported something else, because the database hides errors of the disk from it.
+func (d *DB) reason(err error) error {
+	if failed := d.Err(); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // fail marks the database as failed for good. It may be called with Pebble's locks held.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,16 +17,10 @@ type unit struct {
 }
 
 var (
-	rateUnits = []unit{{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
-	sizeUnits = []unit{
-		{"GiB", 1 << 30},
-		{"MiB", 1 << 20},
-		{"KiB", 1 << 10},
-		{"GB", 1e9},
-		{"MB", 1e6},
-		{"kB", 1e3},
-		{"B", 1},
-	}
+	rateUnits        = []unit{{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
+	binarySizeUnits  = []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+	decimalSizeUnits = []unit{{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}}
+	sizeUnits        = slices.Concat(binarySizeUnits[:3], decimalSizeUnits)
 )
 
 // ParseRate parses a rate such as 300Mbit or 1.5Gbit/s, and returns it in bit/s.
@@ -126,12 +121,21 @@ func formatUnits(v float64, units []unit) string {
 // FormatRate returns the text of a rate in bit/s, which ParseRate parses to the same rate.
 func FormatRate(bitsPerSecond float64) string { return formatUnits(bitsPerSecond, rateUnits) }
 
-// FormatSize returns the text of a size in bytes, which ParseSize parses to the same size.
-func FormatSize(bytes int64) string { return formatUnits(float64(bytes), sizeUnits) }
+// FormatSize returns the text of a size in bytes, which ParseSize parses to the same size. It uses
+// the units, bytes or powers of 1024 or of 1000, in which the text is shortest.
+func FormatSize(bytes int64) string {
+	text := strconv.FormatInt(bytes, 10) + "B"
+	for _, units := range [][]unit{binarySizeUnits, decimalSizeUnits} {
+		if s := formatUnits(float64(bytes), units); len(s) < len(text) {
+			text = s
+		}
+	}
+	return text
+}
 
 // FormatAmount returns the text of a number of bytes, rounded for people.
 func FormatAmount(bytes uint64) string {
-	for _, u := range sizeUnits[3:] {
+	for _, u := range decimalSizeUnits {
 		if v := float64(bytes); v >= 10*u.factor || u.factor == 1 {
 			return strconv.FormatFloat(v/u.factor, 'f', 0, 64) + " " + u.suffix
 		}

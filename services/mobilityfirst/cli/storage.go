@@ -108,12 +108,12 @@ func runStorage(ctx context.Context, a *attachment, o storage.Options, metrics *
 
 // custodyRow describes the chunks in a storage node for one name.
 type custodyRow struct {
-	Destination frame.GUID  `json:"destination"`
-	Chunks      int         `json:"chunks"`
-	Bytes       config.Size `json:"bytes"`
-	Senders     int         `json:"senders"`
-	Oldest      time.Time   `json:"oldest"`
-	Newest      time.Time   `json:"newest"`
+	Destination frame.GUID `json:"destination"`
+	Chunks      int        `json:"chunks"`
+	Bytes       int64      `json:"bytes"`
+	Senders     int        `json:"senders"`
+	Oldest      time.Time  `json:"oldest"`
+	Newest      time.Time  `json:"newest"`
 	senders     map[frame.GUID]struct{}
 }
 
@@ -149,7 +149,7 @@ func byDestination(all []storage.Kept) (list []custodyRow) {
 			of[k.Destination] = d
 		}
 		d.Chunks++
-		d.Bytes += config.Size(k.Size)
+		d.Bytes += int64(k.Size)
 		d.senders[k.Source] = struct{}{}
 		if k.Since.Before(d.Oldest) {
 			d.Oldest = k.Since

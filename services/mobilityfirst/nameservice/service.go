@@ -90,14 +90,15 @@ func (s *Service) Name() string { return Name }
 // Loaded returns a closed channel: records are read when they are asked for.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// Run answers requests until ctx ends, and then logs what the service has done.
+// Run answers requests until ctx ends, and then logs what the service has done. On a full disk it
+// first waits for room.
 func (s *Service) Run(ctx context.Context) (err error) {
 	at, err := s.At()
 	if err != nil {
 		return err
 	}
-	store, err := s.open(ctx)
-	if err != nil {
+	store, err := s.openWithRoom(ctx)
+	if err != nil || store == nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()

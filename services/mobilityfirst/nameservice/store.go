@@ -2,10 +2,13 @@ package nameservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/services/mobilityfirst/namestore"
@@ -55,6 +58,28 @@ func (r *Redis) Check() error {
 // options returns the options of the store without TLS.
 func (r *Redis) options() redisnames.Options {
 	return redisnames.Options{Nodes: r.Nodes, User: r.User, Password: r.Password, Replicas: r.Replicas, Fsync: r.Fsync}
+}
+
+// openInterval is the time between two attempts to open a store on a full disk.
+const openInterval = 5 * time.Second
+
+// openWithRoom opens the store. While its disk is too full for that, it waits: the program that the
+// service is part of has other work, and a start can succeed as soon as there is room. It returns
+// nil if ctx ends meanwhile.
+func (s *Service) openWithRoom(ctx context.Context) (store, error) {
+	store, err := s.open(ctx)
+	if !errors.Is(err, namestore.ErrDiskFull) {
+		return store, err
+	}
+	s.Log.Error("the name service waits for room on its disk, and answers nobody until then", "folder", s.Dir, "error", err)
+	for {
+		if tasks.Sleep(ctx, openInterval) != nil {
+			return nil, nil
+		}
+		if store, err = s.open(ctx); !errors.Is(err, namestore.ErrDiskFull) {
+			return store, err
+		}
+	}
 }
 
 // open opens the store.

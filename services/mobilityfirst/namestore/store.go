@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/pebbledb"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
@@ -27,14 +26,12 @@ const (
 	DefaultMaxNames = 10_000_000
 	// DefaultCache is the default of Options.Cache in bytes.
 	DefaultCache = 72 << 20
-	// minFree is the free space in bytes that a new name requires, and minMove the free space that
-	// a new record of a stored name requires.
-	minFree, minMove = 64 << 20, 16 << 20
-	// freeInterval is the minimum time between two checks of the free space.
-	freeInterval = 250 * time.Millisecond
 )
 
 var be = binary.BigEndian
+
+// ErrDiskFull means that the file system has no room to open a store.
+var ErrDiskFull = errors.New("the file system is full; make room")
 
 // Options configures a Store.
 type Options struct {
@@ -49,7 +46,7 @@ type Options struct {
 	// Now returns the time; nil selects time.Now.
 	Now func() time.Time
 
-	fs vfs.FS // nil selects the machine's file system
+	fs vfs.FS // nil selects vfs.Default
 }
 
 // Store stores records. Its methods may be called concurrently. After its disk has failed, the
@@ -68,9 +65,13 @@ type Store struct {
 	swept  []byte // the name at which the next sweep continues
 	freeAt time.Time
 	free   uint64 // free space in bytes, at freeAt
+
+	logged   room // what was logged last
+	loggedAt time.Time
 }
 
-// Open opens the store in a folder, or creates one.
+// Open opens the store in a folder, or creates one. The error wraps ErrDiskFull if the file system
+// has no room for that. With little room the store opens, refuses writes, and logs that.
 func Open(o Options) (*Store, error) {
 	if o.MaxNames == 0 {
 		o.MaxNames = DefaultMaxNames
@@ -84,7 +85,13 @@ func Open(o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.fs == nil {
+		o.fs = vfs.Default
+	}
 	db, err := pebbledb.Open(o.Dir, o.pebble(), o.Log)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("store of names %s: %w", o.Dir, err)
 	}
@@ -92,6 +99,7 @@ func Open(o Options) (*Store, error) {
 	if err := s.count(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	s.logRoom()
 	go s.run()
 	return s, nil
 }
@@ -270,18 +278,4 @@ func (s *Store) Close() error {
 		return fmt.Errorf("store of names %s: %w", s.Dir, err)
 	}
 	return nil
-}
-
-// freeSpace returns the free space of the file system, which it reads at most once per
-// freeInterval. If it cannot be read, freeSpace returns the maximum.
-func (s *Store) freeSpace(now time.Time) uint64 {
-	if now.Sub(s.freeAt) < freeInterval {
-		return s.free
-	}
-	s.freeAt, s.free = now, math.MaxUint64
-	var fs unix.Statfs_t
-	if err := unix.Statfs(s.Dir, &fs); err == nil {
-		s.free = fs.Bavail * uint64(fs.Bsize)
-	}
-	return s.free
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
@@ -53,6 +54,7 @@ func (s *Store) run() {
 			s.commit(batch)
 			clear(batch)
 		case <-sweep.C:
+			s.logRoom()
 			if err := s.sweep(); err != nil {
 				s.Log.Warn("names that are over are not removed", "error", err)
 			}
@@ -162,7 +164,7 @@ func (c *batchWriter) checkRoom(name frame.GUID, exists bool) error {
 	}
 	switch {
 	case c.free < need:
-		return fmt.Errorf("%v: %d MiB are free in %s, %d are needed: make room: %w", name, c.free>>20, c.Dir, need>>20, record.ErrFull)
+		return fmt.Errorf("%v: %s are free in %s, %s are needed: make room: %w", name, units.FormatAmount(c.free), c.Dir, units.FormatSize(int64(need)), record.ErrFull)
 	case !exists && c.names >= c.MaxNames:
 		return fmt.Errorf("%v: %d names: %w", name, c.names, record.ErrFull)
 	}

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +114,19 @@ func TestCustodyOfMany(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(p.Rows, func(a, b nodeapi.Custody) int { return a.Compare(b.Pair) }) || p.Rows[9].Destination != (frame.GUID{2, 0, 8}) {
 		t.Errorf("%+v", p.Rows)
+	}
+}
+
+// A node on a disk with less room than it may use logs that when it starts.
+func TestSmallDiskIsLogged(t *testing.T) {
+	var log strings.Builder
+	n, err := New(Options{Dir: t.TempDir(), Size: 1 << 50, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.store.Close()
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "less room") || !strings.Contains(text, "size=1048576GiB") {
+		t.Errorf("the log is %q", text)
 	}
 }
 

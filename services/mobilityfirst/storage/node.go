@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
@@ -112,6 +113,9 @@ func New(o Options) (*Node, error) {
 		n.perSender[k.Source] += charge(k.Size)
 		n.used += charge(k.Size)
 		n.add(k)
+	}
+	if room := n.Report().Storage.Size; room < n.Size {
+		n.Log.Warn("the disk has less room than the node may use, and refuses chunks when it is full", "dir", n.Dir, "room", units.FormatAmount(uint64(room)), "size", units.FormatSize(n.Size))
 	}
 	return n, nil
 }

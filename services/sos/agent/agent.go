@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 	"github.com/sluice-net/sluice/services/sos/wire"
@@ -159,8 +160,8 @@ func (a *Agent) probe() {
 	if !force {
 		a.buffer = tunedBuffer()
 		if a.buffer < a.cfg.BufferBytes {
-			a.warn(fmt.Sprintf("socket buffers reach %d MiB, %d MiB are wanted: give the agent CAP_NET_ADMIN, or set net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to \"4096 131072 %d\"",
-				a.buffer>>20, a.cfg.BufferBytes>>20, a.cfg.BufferBytes))
+			a.warn(fmt.Sprintf("socket buffers reach %s, %s are wanted: give the agent CAP_NET_ADMIN, or set net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to \"4096 131072 %d\"",
+				units.FormatSize(int64(a.buffer)), units.FormatSize(int64(a.cfg.BufferBytes)), a.cfg.BufferBytes))
 		}
 	}
 	a.congestion = findCongestion()

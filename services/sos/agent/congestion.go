@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/units"
 )
 
 // localRTT is the round-trip time below which a path counts as local. On such a path bbr's pacing
@@ -212,8 +214,8 @@ func chooseConns(p path, most int) (n int, why string) {
 		// round trip. Each further connection mainly makes the chunks of the others wait for its
 		// own.
 		n = clamp(max(2, byBuffer))
-		return n, fmt.Sprintf("bbr, round trip %v, loss %.3f %%: buffers of %d MiB carry %.0f MB in flight",
-			p.rtt.Round(time.Millisecond), 100*p.loss, p.buffer>>20, need/1e6)
+		return n, fmt.Sprintf("bbr, round trip %v, loss %.3f %%: buffers of %s carry %.0f MB in flight",
+			p.rtt.Round(time.Millisecond), 100*p.loss, units.FormatSize(int64(p.buffer)), need/1e6)
 	}
 	// Without a model of the path, each loss halves the window of one connection (Mathis et al.).
 	// The other connections continue, so the more there are, the less one loss costs.
