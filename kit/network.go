@@ -42,6 +42,7 @@ type Network interface {
 	PortUp(network.PortRef) (up, known bool)
 	PortRole(network.PortRef) network.PortRole
 	IsEdge(network.PortRef) bool
+	IsSettling(network.PortRef) bool
 	Capacity(network.PortRef) uint64
 	SetProbeQueue(at network.PortRef, queue uint32)
 

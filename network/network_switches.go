@@ -164,3 +164,7 @@ func (n *Network) Capacity(at PortRef) uint64 {
 // IsEdge reports whether hosts may be behind a port: it is up and has shown no sign of a link to
 // another switch.
 func (n *Network) IsEdge(at PortRef) bool { return n.links.IsEdge(at) }
+
+// IsSettling reports whether a port came up a moment ago and has shown no sign of a link since. It
+// becomes an edge port unless a probe from another switch arrives there.
+func (n *Network) IsSettling(at PortRef) bool { return n.links.IsSettling(at) }

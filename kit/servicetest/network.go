@@ -182,6 +182,9 @@ func (n *Network) PortRole(network.PortRef) network.PortRole { return 0 }
 // IsEdge reports whether the topology has no link at a port.
 func (n *Network) IsEdge(at network.PortRef) bool { return n.Topology().IsEdge(at) }
 
+// IsSettling reports that no port is settling.
+func (n *Network) IsSettling(network.PortRef) bool { return false }
+
 // Capacity returns zero, which means that the capacity is not known.
 func (n *Network) Capacity(network.PortRef) uint64 { return 0 }
 

@@ -29,6 +29,7 @@ func All() []Experiment {
 		mfFlows(),
 		mfGNRS(),
 		mfMobility(),
+		mfMoves(),
 		mfMultihoming(),
 		qosAlgorithms(),
 		cinemaZap(), cinemaDelay(), cinemaTree(), cinemaScale(), cinemaPeers(),

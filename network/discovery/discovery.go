@@ -358,6 +358,15 @@ func (d *Discovery) IsEdge(at topology.PortRef) bool {
 	return p != nil && p.edge
 }
 
+// IsSettling reports whether a port came up a moment ago: it shows no sign of a link or a loop, but
+// has not been probed for long enough to count as an edge port.
+func (d *Discovery) IsSettling(at topology.PortRef) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	p := d.port(at)
+	return p != nil && !p.edge && p.outLink == nil && len(p.linkedFrom) == 0 && p.probedAt.IsZero() && p.loopedAt.IsZero() && !p.loop.blocked()
+}
+
 // EdgePorts returns the edge ports of a switch, ascending.
 func (d *Discovery) EdgePorts(s openflow.DatapathID) []uint32 {
 	d.mu.RLock()

@@ -3,6 +3,7 @@ package discovery
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +238,30 @@ func TestStandstill(t *testing.T) {
 	w.run(2500 * time.Millisecond)
 	if got, want := w.took(), "down 1/1-2/1"; got != want {
 		t.Errorf("cut meanwhile: got %q, want %q", got, want)
+	}
+}
+
+// A port is settling until it is an edge port or shows that there is a link.
+func TestSettling(t *testing.T) {
+	w := newWire(t, Options{}, ref(1, 1), ref(1, 2), ref(2, 1))
+	w.connect(ref(1, 1), ref(2, 1))
+	settling := func() (all []bool) {
+		for _, at := range []topology.PortRef{ref(1, 1), ref(1, 2), ref(2, 1), ref(3, 1)} {
+			all = append(all, w.d.IsSettling(at))
+		}
+		return all
+	}
+	if got, want := settling(), []bool{true, true, true, false}; !slices.Equal(got, want) {
+		t.Errorf("before any probe: %v, want %v", got, want)
+	}
+	w.run(DefaultSettle / 2)
+	if got, want := settling(), []bool{false, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("after the first probes: %v, want %v", got, want)
+	}
+	w.run(DefaultSettle)
+	w.note(w.d.PortDown(ref(2, 1))) // the other end has had a link
+	if got, want := settling(), []bool{false, false, false, false}; !slices.Equal(got, want) {
+		t.Errorf("later: %v, want %v", got, want)
 	}
 }
 

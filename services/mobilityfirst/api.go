@@ -3,7 +3,6 @@ package mobilityfirst
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,7 +66,9 @@ func (n *names) infos() []NameInfo {
 	n.mu.Lock()
 	places := make(map[frame.GUID][]place, len(n.byName))
 	for name, x := range n.byName {
-		places[name] = slices.Collect(maps.Keys(x.at))
+		if all := x.places(); len(all) > 0 {
+			places[name] = all
+		}
 	}
 	n.mu.Unlock()
 	all := make([]NameInfo, 0, len(places))

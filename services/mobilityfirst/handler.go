@@ -17,8 +17,9 @@ var be = binary.BigEndian
 // ethernetHeader is the length in bytes of the Ethernet header of a frame without a label.
 const ethernetHeader = 14
 
-// HandlePacketIn handles hellos and path requests that arrive at edge ports. It runs on the
-// switch's goroutine and never waits.
+// HandlePacketIn handles hellos and path requests that arrive at edge ports, and those of hosts
+// that have moved to ports that are still being probed. It runs on the switch's goroutine and never
+// waits.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	h := &p.Headers
 	if h.EthType != frame.EtherType || h.VLANTags > 0 || !h.EthDst.IsMulticast() || len(p.Data) < ethernetHeader {
@@ -30,7 +31,8 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 
 // receive handles a frame's payload. The caller has set the place, the time and the send function.
 func (s *Service) receive(x message, payload []byte) network.Verdict {
-	if !s.Network.IsEdge(x.At) {
+	edge := s.Network.IsEdge(x.At)
+	if !edge && !s.Network.IsSettling(x.At) {
 		return network.Continue
 	}
 	if !s.limits.frames.Allow(x.At, x.received) {
@@ -47,14 +49,14 @@ func (s *Service) receive(x message, payload []byte) network.Verdict {
 		if err != nil && !errors.Is(err, frame.ErrType) {
 			return s.drop("malformed")
 		}
-		if !s.limits.floods.Allow(x.At, x.received) {
+		if edge && !s.limits.floods.Allow(x.At, x.received) {
 			return s.drop("too many for everybody")
 		}
 		return network.Continue // a frame of the original release, or of a later one: access routers need to receive their hosts' broadcasts
 	}
-	if !s.isHostAt(x.place) {
+	if !s.isHostAt(x.place) && !s.hasMoved(&x) {
 		x.send = s.Network.Send
-		if x.hasOwnAddress() {
+		if edge && x.hasOwnAddress() {
 			s.early.add(x)
 			s.hostPlaced(x.place) // the network may have learned of the host after the check above
 		}
@@ -69,8 +71,16 @@ func (s *Service) isHostAt(at place) bool {
 	return known && host.At == at.At
 }
 
-// process handles a message of a host that is known at its place, and returns whether the frame
-// continues as if there were no service.
+// hasMoved reports whether a message comes from a place at which the network does not know the
+// host, but from the Ethernet address that its name had elsewhere: the host has moved, if the
+// message is signed. The network would learn the same later: when the port has been probed for a
+// second, and when the host does not answer at its old port.
+func (s *Service) hasMoved(x *message) bool {
+	return s.names.wasAt(record.NameOf(x.hello.Key[:]), x.MAC)
+}
+
+// process handles a message of a host that is at its place, and returns whether the frame continues
+// as if there were no service.
 func (s *Service) process(x message) network.Verdict {
 	if !x.hasOwnAddress() {
 		return s.drop("false address")
@@ -150,11 +160,12 @@ func (s *Service) verify(src endpoint, x *message) {
 	}
 }
 
-// announce tells other hosts that a name has a new place: it sends the hello to the hosts that send
-// to the name, and to those that have asked for it in vain. They then request a path.
+// announce tells other hosts that a name has a new place, or is back at an old one: it sends the
+// hello to the hosts that send to the name, and to those that have asked for it in vain. They then
+// request a path.
 func (s *Service) announce(src endpoint, x *message) {
 	s.publish("name.found", NameEvent{src.name.String(), placeInfo(src.place)})
-	peers := s.paths.peersOf(src.name, src.place)
+	peers := s.paths.peersOf(src.name)
 	for _, e := range s.names.takeSubscribers(src.name) {
 		peers[e] = struct{}{}
 	}

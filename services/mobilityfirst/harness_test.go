@@ -43,8 +43,19 @@ func (s sent) frame(t testing.TB) frame.Frame {
 // net is a network that records the sent frames by port.
 type net struct {
 	*servicetest.Network
-	mu  sync.Mutex
-	all []sent
+	mu       sync.Mutex
+	all      []sent
+	settling map[network.PortRef]bool // ports that are not edge ports yet
+}
+
+// IsEdge implements kit.Network.
+func (n *net) IsEdge(at network.PortRef) bool { return n.Network.IsEdge(at) && !n.IsSettling(at) }
+
+// IsSettling implements kit.Network.
+func (n *net) IsSettling(at network.PortRef) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.settling[at]
 }
 
 // Send implements kit.Network.

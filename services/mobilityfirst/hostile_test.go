@@ -205,7 +205,7 @@ func TestLabelsProperty(t *testing.T) {
 			})
 			w.pass(MinLease + leaseGrace + 2*sweepInterval)
 			for at := range w.names.byPort {
-				w.names.removePort(at)
+				w.names.portDown(at)
 			}
 			if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.flows.Len() != 0 || len(w.paths.byName) != 0 {
 				t.Fatalf("%d rules are left", n)

@@ -24,6 +24,8 @@ const (
 	// helloTimeout is the time without a hello after which a name has left a place: three hellos in
 	// a row are missing.
 	helloTimeout = 35 * time.Second
+	// goneTimeout is how long a place is remembered whose port has gone down.
+	goneTimeout = 5 * time.Minute
 	// maxSubscribersPerName limits the hosts that are notified of a name that they have asked for
 	// in vain, and maxSubscribedNames the names with such hosts. A host stays subscribed for
 	// subscriptionLifetime.
@@ -57,6 +59,19 @@ type nameState struct {
 type lastHello struct {
 	received time.Time
 	number   uint64
+	// gone is set when the place's port goes down. The place is then only remembered, so that the
+	// host is recognised where it appears next.
+	gone bool
+}
+
+// places returns the places that are not gone.
+func (x *nameState) places() (all []place) {
+	for at, heard := range x.at {
+		if !heard.gone {
+			all = append(all, at)
+		}
+	}
+	return all
 }
 
 // maxClockSkew is how much the numbers of hellos of two hosts with the same name may differ. Hosts
@@ -82,9 +97,26 @@ func (n *names) find(name frame.GUID) []place {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if x := n.byName[name]; x != nil {
-		return slices.Collect(maps.Keys(x.at))
+		return x.places()
 	}
 	return nil
+}
+
+// wasAt reports whether a name is known at some place with this Ethernet address, or was until that
+// place's port went down.
+func (n *names) wasAt(name frame.GUID, mac openflow.MAC) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x := n.byName[name]
+	if x == nil {
+		return false
+	}
+	for at := range x.at {
+		if at.MAC == mac {
+			return true
+		}
+	}
+	return false
 }
 
 // interfaces returns the endpoints of a name that are interfaces of the same host as e: a host's
@@ -97,7 +129,7 @@ func (n *names) interfaces(e endpoint) (all []endpoint) {
 		return nil
 	}
 	for at, heard := range x.at {
-		if heard.number == x.at[e.place].number {
+		if heard.number == x.at[e.place].number && !heard.gone {
 			all = append(all, endpoint{e.name, at})
 		}
 	}
@@ -108,7 +140,8 @@ func (n *names) interfaces(e endpoint) (all []endpoint) {
 func (n *names) isKnown(name frame.GUID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.byName[name] != nil
+	x := n.byName[name]
+	return x != nil && len(x.places()) > 0
 }
 
 // isRepeated reports whether the hello with this number, or a later one, has already been received
@@ -121,7 +154,7 @@ func (n *names) isRepeated(e endpoint, number uint64) bool {
 		return false
 	}
 	before, ok := x.at[e.place]
-	return ok && number <= before.number
+	return ok && number <= before.number && !before.gone
 }
 
 // outcome is the result of learn.
@@ -171,9 +204,9 @@ func (n *names) learn(e endpoint, number uint64, now time.Time) outcome {
 		n.byPort[e.At][e] = struct{}{}
 		n.shares.Add(e.At, 1)
 	}
-	x.number, x.at[e.place] = max(x.number, number), lastHello{now, number}
+	x.number, x.at[e.place] = max(x.number, number), lastHello{received: now, number: number}
 	n.byName[e.name] = x
-	if ok {
+	if ok && !before.gone {
 		return helloKnown
 	}
 	return helloNew
@@ -227,12 +260,15 @@ func (n *names) remove(e endpoint) {
 	}
 }
 
-// removePort removes the places of all names behind a port.
-func (n *names) removePort(at network.PortRef) {
+// portDown records that the places of all names behind a port are gone.
+func (n *names) portDown(at network.PortRef) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for e := range n.byPort[at] {
-		n.remove(e)
+		x := n.byName[e.name]
+		heard := x.at[e.place]
+		heard.gone = true
+		x.at[e.place] = heard
 	}
 }
 
@@ -242,7 +278,11 @@ func (n *names) expire(now time.Time) {
 	defer n.mu.Unlock()
 	for name, x := range n.byName {
 		for at, heard := range x.at {
-			if now.Sub(heard.received) > helloTimeout {
+			timeout := helloTimeout
+			if heard.gone {
+				timeout = goneTimeout
+			}
+			if now.Sub(heard.received) > timeout {
 				n.remove(endpoint{name, at})
 			}
 		}
@@ -279,11 +319,16 @@ func (n *names) takeSubscribers(name frame.GUID) []endpoint {
 	return all
 }
 
-// count returns the number of names.
-func (n *names) count() int {
+// count returns the number of names that have a place.
+func (n *names) count() (present int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.byName)
+	for _, x := range n.byName {
+		if len(x.places()) > 0 {
+			present++
+		}
+	}
+	return present
 }
 
 // PlaceInfo describes a place of a name: a switch port and the Ethernet address of a host behind

@@ -237,16 +237,14 @@ func (x *paths) releaseLabels(p *path) {
 	x.labels.release(p.high.MAC, p.low.MAC, p.toLow)
 }
 
-// peersOf returns the other ends of the paths to a name, except of those that lead to the given
-// place.
-func (x *paths) peersOf(name frame.GUID, except place) map[endpoint]struct{} {
+// peersOf returns the other ends of the paths to a name.
+func (x *paths) peersOf(name frame.GUID) map[endpoint]struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	peers := map[endpoint]struct{}{}
 	for p := range x.byName[name] {
-		if here, there := p.endpointsFrom(name); here.place != except {
-			peers[there] = struct{}{}
-		}
+		_, there := p.endpointsFrom(name)
+		peers[there] = struct{}{}
 	}
 	return peers
 }

@@ -79,7 +79,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	case network.HostAdded, network.HostMoved:
 		s.hostPlaced(place{e.Host.At, e.Host.MAC})
 	case network.PortDown:
-		s.names.removePort(e.Port)
+		s.names.portDown(e.Port)
 	case network.LinkDown, network.SwitchDown:
 		s.paths.flows.Wake()
 	default:

@@ -150,6 +150,63 @@ func TestPortDown(t *testing.T) {
 	})
 }
 
+// A host that is unplugged and appears at a port which came up a moment ago, or at the same port
+// again, is there as soon as it has said hello: the network need not have probed the port, nor seen
+// the host's address there. Those who send to its names are told, and it can ask for paths itself. A
+// stranger waits until the network knows it there, and nobody has its place without its key.
+func TestUnplugged(t *testing.T) {
+	for name, where := range map[string]place{"elsewhere": {host(3, 3).At, host(2, 2).MAC}, "the same port": host(2, 2)} {
+		t.Run(name, func(t *testing.T) {
+			in(t, Options{}, func(w *world) {
+				a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
+				w.stands(at)
+				w.stands(bt)
+				w.said(w.hello(a, at))
+				first := w.hello(b, bt)
+				w.said(first)
+				w.pass(0)
+				w.ask(a, at, b.name)
+				w.request(bt)
+				w.NetworkChanged(network.Event{Kind: network.PortDown, Port: bt.At})
+				w.pass(3 * time.Second)
+				w.net.mu.Lock()
+				w.net.settling = map[network.PortRef]bool{where.At: true}
+				w.net.mu.Unlock()
+				for _, mac := range []openflow.MAC{host(3, 4).MAC, {2, 0, 0, 0, 0, 2}} {
+					x := w.hello(numbered(3), place{where.At, mac})
+					if v := w.said(x); v != network.Continue && !w.isHostAt(x.place) {
+						t.Errorf("a stranger with the address %v: %v", mac, v)
+					}
+				}
+				forged := w.hello(b, where)
+				forged.hello.Signature[3]++
+				w.said(forged)
+				replayed := first
+				replayed.hello.Number--
+				replayed.place = where
+				w.said(replayed)
+				w.pass(0)
+				if all := w.sent(); len(all) != 0 || len(w.names.find(b.name)) != 0 {
+					t.Fatalf("by hellos of others the name is at %v, and %d frames are sent", w.names.find(b.name), len(all))
+				}
+				x := w.hello(b, where)
+				w.said(x)
+				w.pass(0)
+				if all := w.sent(); len(all) != 1 || all[0].to != at.At {
+					t.Fatalf("sent %+v, want the hello to who sends to the name", all)
+				}
+				w.ask(a, at, b.name)
+				q := w.request(where)
+				w.leads(q.Forth, q.Back, at, where)
+				x.request = &frame.PathRequest{ID: 77, Destination: a.name, Hello: x.hello}
+				w.said(x)
+				w.pass(0)
+				w.request(at)
+			})
+		})
+	}
+}
+
 // If there is no path, a request continues without labels.
 func TestWithoutPath(t *testing.T) {
 	refusal := errors.New("the table is full")

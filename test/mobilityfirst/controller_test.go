@@ -33,12 +33,19 @@ type controller struct {
 // control runs a controller for a lab.
 func control(t *testing.T, l *lab.Lab) *controller {
 	t.Helper()
+	return controlWith(t, l, network.Config{})
+}
+
+// controlWith runs a controller with the given settings of the network for a lab.
+func controlWith(t *testing.T, l *lab.Lab, cfg network.Config) *controller {
+	t.Helper()
 	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	n, err := network.New(network.Config{Log: log, Generation: generation(), Listeners: []net.Listener{ln}})
+	cfg.Log, cfg.Generation, cfg.Listeners = log, generation(), []net.Listener{ln}
+	n, err := network.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,10 @@ const (
 	// maxControl limits the waiting frames that carry no chunks; further ones are dropped.
 	maxControl = 1024
 	// initialReopen is the time before a failed interface is opened again. It is doubled each time
-	// up to maxReopen, unless the interface worked for longer than steady.
+	// up to maxReopen, unless the interface worked for longer than steady. When the kernel reports a
+	// change, the interface is opened at once, but at intervals of at least minReopen.
 	initialReopen, maxReopen, steady = 250 * time.Millisecond, 2 * time.Second, 10 * time.Second
+	minReopen                        = 20 * time.Millisecond
 )
 
 var broadcast = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
@@ -83,7 +85,7 @@ func (l *link) run(ctx context.Context) {
 		}
 		changed := l.awaitChange(ctx, pause)
 		if pause = min(2*pause, maxReopen); changed { // the interface may exist again, or another one has changed
-			_ = tasks.Sleep(ctx, initialReopen-time.Since(began))
+			_ = tasks.Sleep(ctx, minReopen-time.Since(began))
 		}
 	}
 }
@@ -132,19 +134,23 @@ func (l *link) start(i *Interface) {
 }
 
 // helloRepeats lists the delays after which a hello is repeated when a link has come up, each
-// counted from the one before. A switch may first examine the link behind a port (Sluice's
-// controller does so for a second), and drop frames meanwhile. The first delay is also the minimum
-// time between two hellos, however often the carrier is lost and found.
-var helloRepeats = []time.Duration{300 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second}
+// counted from the one before. A switch may drop the first frames: its end of the link comes up a
+// little later, or it first examines the link behind a port (Sluice's controller does so for a
+// second).
+var helloRepeats = []time.Duration{20 * time.Millisecond, 30 * time.Millisecond, 250 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second}
+
+// minHelloInterval is the minimum time between a hello and one with another number, however often
+// the carrier is lost and found.
+const minHelloInterval = 50 * time.Millisecond
 
 // connected says hello for all names, with new numbers, and requests paths that could not be found
 // before, or that may now be different. It repeats the hellos a few times. The host is locked.
 func (l *link) connected() {
 	now := time.Now()
-	if !l.isFar() && now.Sub(l.lastHello) < helloRepeats[0] {
-		if l.carrierLost = true; l.helloTimer == nil {
-			l.scheduleHello(helloRepeats)
-		}
+	if wait := minHelloInterval - now.Sub(l.lastHello); !l.isFar() && wait > 0 {
+		l.carrierLost = true
+		l.stopHellos()
+		l.scheduleHello(append([]time.Duration{wait}, helloRepeats...))
 		return
 	}
 	l.renew(now)
@@ -163,7 +169,7 @@ func (l *link) renew(now time.Time) {
 		e.renew(now)
 	}
 	for _, o := range h.outgoing {
-		if o.hasWork() && (o.path == nil || (o.path.link == l || o.multihomed) && o.request == 0) {
+		if o.hasWork() && (o.path == nil || o.path.link == l || o.multihomed) {
 			o.attempts = 0
 			o.requestPath(now)
 		}

@@ -164,7 +164,7 @@ func (m *multicast) join(p *path, now time.Time) *outgoing {
 // find out which host that is.
 func (m *multicast) handleHello(from, at place, now time.Time) {
 	h := m.host
-	if !m.active(now) || slices.ContainsFunc(m.members, func(o *outgoing) bool { return o.pathTo(at) != nil }) {
+	if !m.active(now) || slices.ContainsFunc(m.members, func(o *outgoing) bool { p := o.pathTo(at); return p != nil && p.silences == 0 }) {
 		return
 	}
 	if again := m.askedAt.Add(minRequestInterval); now.Before(again) {

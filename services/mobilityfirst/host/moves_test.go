@@ -2,8 +2,11 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,4 +186,70 @@ func TestPingFollows(t *testing.T) {
 			t.Errorf("answered after %v", took)
 		}
 	})
+}
+
+// A receiver that is unplugged, and back at the same place or at another one, gets chunks again as
+// soon as it has said hello, and so do those that it sends to: however long each has been silent,
+// nobody waits for a timer. Each direction needs no more than a round of retransmissions.
+func TestUnplugged(t *testing.T) {
+	for name, to := range map[string]byte{"the same place": 20, "elsewhere": 30} {
+		for _, away := range []time.Duration{30 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
+			t.Run(fmt.Sprint(name, " after ", away), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newSegment(0)
+					var unplugged atomic.Bool
+					var mac atomic.Uint32
+					mac.Store(20)
+					s.edit = func(b []byte) []byte {
+						if unplugged.Load() {
+							return nil
+						}
+						return b
+					}
+					a, _ := runHost(t, Options{}, 10, s)
+					b, _ := runHost(t, Options{Open: func(string) (*Interface, error) { return s.plug(byte(mac.Load()), 1500), nil }}, 20, s)
+					x, y := attach(t, a, 1), attach(t, b, 2)
+					ctx, cancel := context.WithCancel(t.Context())
+					var streams sync.WaitGroup
+					defer streams.Wait()
+					defer cancel()
+					stream := func(from, to *Endpoint) {
+						for from.Send(ctx, to.Name, 0, random(1000, 1), func(error) {}) == nil && ctx.Err() == nil {
+							pause.For(5*time.Millisecond, "the application sends at a rate")
+						}
+					}
+					streams.Go(func() { stream(x, y) })
+					streams.Go(func() { stream(y, x) })
+					for range 100 {
+						receive(t, x)
+						receive(t, y)
+					}
+					unplugged.Store(true)
+					pause.For(away, "it is unplugged")
+					for _, e := range []*Endpoint{x, y} {
+						for e.next() != nil { // what has come before
+						}
+					}
+					b.mu.Lock()
+					i, sent := b.links[1].Interface, a.counters.Again+b.counters.Again
+					b.mu.Unlock()
+					unplugged.Store(false)
+					began := time.Now()
+					if mac.Store(uint32(to)); to != 20 {
+						_ = i.Close()
+						b.links[1].notifyChanged()
+					} else {
+						b.mu.Lock()
+						b.links[1].connected()
+						b.mu.Unlock()
+					}
+					receive(t, x)
+					receive(t, y)
+					if took := time.Since(began); took > 100*time.Millisecond {
+						t.Errorf("chunks arrive %v after the link has come up, with %d frames sent again", took, a.counters.Again+b.counters.Again-sent)
+					}
+				})
+			})
+		}
+	}
 }

@@ -154,10 +154,15 @@ func (o *outgoing) handleGrant(p *path, now time.Time) {
 	default:
 		delete(o.host.requests, o.request)
 	}
+	before := o.pathTo(p.place)
+	silent := before != nil && before.silences > 0 // the receiver was not there
 	o.request, o.attempts, o.nextRequest, o.pausedPath, p.silences = 0, 0, time.Time{}, nil, 0
 	o.answeredAt, o.lastPlace = now, p.place
 	switch old := o.path; {
 	case o.replacePath(p):
+		if silent {
+			o.sender.Rerouted(p.streamPath, now)
+		}
 	case o.multihomed && old != nil && old.silences < maxSilences && p.number == o.answeredNumber:
 		o.addPath(p, now)
 	default:
@@ -165,7 +170,7 @@ func (o *outgoing) handleGrant(p *path, now time.Time) {
 		if old = o.path; old != nil {
 			o.streamPath = old.streamPath
 		}
-		o.streamPath.Rerouted()
+		o.sender.Rerouted(o.streamPath, now)
 		p.stream, p.streamPath, o.path = o, o.streamPath, p
 	}
 	o.answeredNumber = p.number

@@ -102,9 +102,9 @@ func (h *Host) handleReset(at place, f *frame.StreamReset, now time.Time) {
 	}
 }
 
-// minRequestInterval is the time within which a hello does not cause another request for the same
-// path.
-const minRequestInterval = time.Second
+// A hello does not cause another request for the same path within minRequestInterval or, if the
+// hello is newer than the last answer, within minNewsInterval.
+const minRequestInterval, minNewsInterval = time.Second, 20 * time.Millisecond
 
 // handleHello handles an unsolicited hello. It does not trust the hello: if the hello has news of a
 // name to which there is a stream, the host requests a path there.
@@ -115,11 +115,21 @@ func (h *Host) handleHello(at place, hello *frame.Hello, now time.Time) {
 			m.handleHello(at, place{at.link, hello.MAC}, now)
 		}
 		o := h.outgoing[streamKey{from: e.Name, to: to}]
-		if o == nil || !o.hasWork() || o.path != nil && now.Sub(o.askedAt) < minRequestInterval || now.Sub(o.askedAt) < initialRetry {
+		if o == nil || !o.hasWork() && o.path == nil {
+			continue
+		}
+		interval := minRequestInterval
+		switch {
+		case hello.Number > o.answeredNumber:
+			interval = minNewsInterval
+		case o.path == nil:
+			interval = initialRetry
+		}
+		if now.Sub(o.askedAt) < interval {
 			continue
 		}
 		there := place{at.link, hello.MAC}
-		if p := o.pathTo(there); p != nil && p.tag == 0 || o.multihomed && o.path != nil && now.Sub(o.askedAt) < lease/2 && h.neighbours.find(to, there) != nil {
+		if p := o.pathTo(there); p != nil && p.silences == 0 || o.multihomed && o.path != nil && now.Sub(o.askedAt) < lease/2 && h.neighbours.find(to, there) != nil {
 			continue
 		}
 		if h.allowAnswer(at, now) && h.limits.induced.AllowN(now, 1) {
@@ -168,6 +178,9 @@ func (h *Host) handleRequest(at place, q *frame.PathRequest, now time.Time) {
 		q.Back, q.Forth = 0, 0
 	}
 	n, old := h.neighbours.learn(who, &q.Hello, at, q.Back, now)
+	if o != nil && o.hasWork() && o.request != 0 && now.Sub(o.askedAt) >= minNewsInterval && h.limits.induced.AllowN(now, 1) {
+		o.requestPath(now) // the requester can be reached again
+	}
 	if old && !at.link.isFar() && h.limits.induced.AllowN(now, 1) {
 		// A newer hello of the name is known. It may have come from another host with the name, or
 		// the clock of the requesting host was set back. The answer to a request that this host

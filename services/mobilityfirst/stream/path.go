@@ -88,9 +88,16 @@ func (s *Sender) Heard(p *Path) {
 // Acked reports whether the last acknowledgement acknowledged new frames of the path.
 func (p *Path) Acked() bool { return p.newAcks.count > 0 }
 
-// Rerouted records that the path uses another route from now on, so the minimum round-trip time has
-// to be measured again.
-func (p *Path) Rerouted() { p.rtt.minimum = 0 }
+// Rerouted records that a path uses another route from now on, so that the minimum round-trip time
+// has to be measured again. The frames in flight count as lost, because they were sent by the route
+// of before. They are sent again at once, whatever deadline a silent receiver has been given.
+func (s *Sender) Rerouted(p *Path, now time.Time) {
+	p.rtt.minimum, p.rtt.timeouts = 0, 0
+	p.silent, p.query = false, false
+	s.sent.loseAll(p)
+	p.deadline = time.Time{}
+	s.setDeadlines(now)
+}
 
 // hasOtherPath reports whether there is a path, other than except, that is not silent.
 func (s *Sender) hasOtherPath(except *Path) bool {
