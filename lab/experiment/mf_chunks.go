@@ -70,7 +70,7 @@ func runMFChunks(ctx context.Context, env *Env) (*Result, error) {
 	repeats := pick(env.Scale, 1, 3, 5)
 	env.Steps(len(mtus) * repeats * (3*len(sizes) + 4))
 	r := &Result{Network: "two hosts, a name service, and two switches with a controller between them; no link is shaped, and all of it shares this machine's processors"}
-	t := Table{Title: "From application to application, medians", Columns: []string{"MTU", "what", "Mbit/s", "hosts' CPU s/GB"}}
+	t := Table{Title: "From application to application: means with 95 % intervals", Columns: []string{"MTU", "what", "Mbit/s", "hosts' CPU s/GB"}}
 	for _, mtu := range mtus {
 		rig := &chunksRig{env: env, mtu: mtu, raw: raw, rates: map[string][]float64{}, cost: map[string][]float64{}}
 		err := rig.compare(ctx, "mobilityfirst: {enabled: false}\n", sizes, repeats, byAddress)
@@ -122,7 +122,7 @@ func (g *chunksRig) compare(ctx context.Context, services string, sizes []int, r
 		defer g.stop()
 		var carriers []*chunksCarrier
 		for _, way := range ways {
-			c, err := g.carrier(ctx, way)
+			c, err := g.carrier(ctx, way, "a", "b")
 			if err != nil {
 				return fmt.Errorf("%s: %w", way.name, err)
 			}
@@ -200,16 +200,15 @@ func (g *chunksRig) perf(ctx context.Context, run int, c *chunksCarrier, size in
 func (g *chunksRig) report(sizes []int, r *Result, t *Table) {
 	plain := 0.0
 	for _, what := range []string{"TCP", "UDP"} {
-		rate := median(g.rates[what])
-		plain = max(plain, rate)
-		t.Add(g.mtu, what, fmt.Sprintf("%.0f", rate/1e6), "")
+		plain = max(plain, mean(g.rates[what]))
+		t.Add(g.mtu, what, meanText(g.rates[what], 1e-6, 0), "")
 	}
 	for _, size := range sizes {
 		for _, way := range []chunksWay{byAddress, byGUID, byGNRS} {
 			what := chunksOf(size, way)
-			t.Add(g.mtu, what, fmt.Sprintf("%.0f", median(g.rates[what])/1e6), fmt.Sprintf("%.1f", median(g.cost[what])))
+			t.Add(g.mtu, what, meanText(g.rates[what], 1e-6, 0), meanText(g.cost[what], 1, 1))
 		}
-		guid, gnrs := median(g.rates[chunksOf(size, byGUID)]), median(g.rates[chunksOf(size, byGNRS)])
+		guid, gnrs := mean(g.rates[chunksOf(size, byGUID)]), mean(g.rates[chunksOf(size, byGNRS)])
 		if wanted := chunksWanted[g.mtu][size]; wanted > 0 {
 			r.Claim(guid >= min(wanted, plain), fmt.Sprintf("MTU %d, %s: at least %.0f Mbit/s, or what a plain stream reaches", g.mtu, chunksOf(size, byGUID), wanted/1e6), "%.0f Mbit/s; plain: %.0f", guid/1e6, plain/1e6)
 		}

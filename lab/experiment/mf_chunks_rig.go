@@ -25,9 +25,10 @@ type chunksRig struct {
 	rates, cost map[string][]float64
 }
 
-// chunksCarrier carries chunks in one way: a program at each end, and a receiver.
+// chunksCarrier carries chunks in one way: a program at each end, and a receiver at the second.
 type chunksCarrier struct {
 	way     chunksWay
+	ends    [2]string // hosts of the lab
 	sockets [2]string
 	hosts   [2]*testbed.Daemon
 	name    string // name of the receiver
@@ -49,9 +50,9 @@ func (g *chunksRig) run(ctx context.Context, host, log string, args ...string) (
 	return d, err
 }
 
-// carrier starts the programs that carry chunks in one way from the first host to the second.
-func (g *chunksRig) carrier(ctx context.Context, way chunksWay) (*chunksCarrier, error) {
-	c := &chunksCarrier{way: way}
+// carrier starts the programs that carry chunks in one way from one host to another.
+func (g *chunksRig) carrier(ctx context.Context, way chunksWay, from, to string) (*chunksCarrier, error) {
+	c := &chunksCarrier{way: way, ends: [2]string{from, to}}
 	service, options := "", way.options
 	if way.name == byGNRS.name {
 		service = g.lab.Host("c").Addr().String() + ":5001"
@@ -60,7 +61,7 @@ func (g *chunksRig) carrier(ctx context.Context, way chunksWay) (*chunksCarrier,
 		}
 		options = append(options[:len(options):len(options)], "--names", service)
 	}
-	for i, host := range []string{"a", "b"} {
+	for i, host := range c.ends {
 		id := strings.ReplaceAll(host+" "+way.name, " ", "-")
 		c.sockets[i] = filepath.Join(g.env.Dir, id+".sock")
 		var err error
@@ -69,10 +70,10 @@ func (g *chunksRig) carrier(ctx context.Context, way chunksWay) (*chunksCarrier,
 		}
 	}
 	var err error
-	if c.name, err = g.receiver(ctx, c, 0); err != nil || service == "" {
+	if c.name, err = g.receiver(ctx, c); err != nil || service == "" {
 		return c, err
 	}
-	return c, g.env.awaitName(ctx, g.lab.Host("a"), service, c.name)
+	return c, g.env.awaitName(ctx, g.lab.Host(from), service, c.name)
 }
 
 // awaitName waits until a name service knows a name.
@@ -86,14 +87,14 @@ func (e *Env) awaitName(ctx context.Context, from testbed.Place, service, name s
 	})
 }
 
-// receiver starts another receiver at the second host once that accepts applications, and returns
+// receiver starts a receiver at a carrier's second host once that accepts applications, and returns
 // its name.
-func (g *chunksRig) receiver(ctx context.Context, c *chunksCarrier, n int) (name string, err error) {
-	log := fmt.Sprintf("mf-recv-%s-%d.log", strings.ReplaceAll(c.way.name, " ", "-"), n)
+func (g *chunksRig) receiver(ctx context.Context, c *chunksCarrier) (name string, err error) {
+	log := fmt.Sprintf("mf-recv-%s-%s.log", strings.ReplaceAll(c.way.name, " ", "-"), c.ends[1])
 	var d *testbed.Daemon
 	err = testbed.Poll(ctx, "a receiver", func() error {
 		if d == nil {
-			if d, err = g.run(ctx, "b", log, "recv", "--socket", c.sockets[1], "--discard", "--follow"); err != nil {
+			if d, err = g.run(ctx, c.ends[1], log, "recv", "--socket", c.sockets[1], "--discard", "--follow"); err != nil {
 				return err
 			}
 		}
@@ -117,10 +118,10 @@ type perfResult struct {
 	BitsPerSecond float64 `json:"bits_per_second"`
 }
 
-// mfPerf sends chunks of a size from the first host to a name.
+// mfPerf sends chunks of a size from a carrier's first host to a name.
 func (g *chunksRig) mfPerf(ctx context.Context, c *chunksCarrier, to string, size int, more ...string) (got perfResult, err error) {
 	args := append([]string{"mf", "perf", "--json", "--socket", c.sockets[0], "--chunk", strconv.Itoa(size)}, more...)
-	out, err := g.lab.Host("a").Command(ctx, g.env.Binary, append(args, to)...).Output()
+	out, err := g.lab.Host(c.ends[0]).Command(ctx, g.env.Binary, append(args, to)...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, exit.Stderr)
 	}

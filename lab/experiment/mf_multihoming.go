@@ -58,7 +58,7 @@ func runMFMultihoming(ctx context.Context, env *Env) (*Result, error) {
 	repeats := pick(env.Scale, 1, 3, 5)
 	env.Steps(len(pairs) * repeats * len(multihomingWays))
 	r := &Result{Network: "a host with two links, each to a switch of its own, and one with two that are not shaped; a link joins both switches"}
-	t := Table{Title: "From application to application, medians", Columns: []string{"links", "what", "Mbit/s"}}
+	t := Table{Title: "From application to application: means with 95 % intervals", Columns: []string{"links", "what", "Mbit/s"}}
 	for _, p := range pairs {
 		g := &multihomingRig{chunksRig: &chunksRig{env: env, raw: raw, rates: map[string][]float64{}}, pair: p, took: map[string][]float64{}}
 		if err := g.run(ctx, repeats); err != nil {
@@ -114,7 +114,7 @@ func (g *multihomingRig) run(ctx context.Context, repeats int) error {
 		g.lab = l
 		defer g.stop()
 		way := chunksWay{"links " + g.pair.name, []string{"--interface", "eth0", "--interface", "eth1"}}
-		if g.carrier, err = g.chunksRig.carrier(ctx, way); err != nil {
+		if g.carrier, err = g.chunksRig.carrier(ctx, way, "a", "b"); err != nil {
 			return err
 		}
 		for run := range repeats {
@@ -163,12 +163,12 @@ func (g *multihomingRig) measure(ctx context.Context, way multihomingWay, run in
 
 // report adds the table and the claims.
 func (g *multihomingRig) report(r *Result, t *Table) {
-	rate := func(i int) float64 { return median(g.rates[multihomingWays[i].name]) }
-	for i, way := range multihomingWays {
-		t.Add(g.pair.name, way.name, fmt.Sprintf("%.1f", rate(i)/1e6))
+	rate := func(i int) float64 { return mean(g.rates[multihomingWays[i].name]) }
+	for _, way := range multihomingWays {
+		t.Add(g.pair.name, way.name, meanText(g.rates[way.name], 1e-6, 1))
 	}
 	first, second, both, dies := rate(0), rate(1), rate(2), rate(3)
-	took, before := median(g.took[multihomingWays[3].name]), g.during.Seconds()/2
+	took, before := mean(g.took[multihomingWays[3].name]), g.during.Seconds()/2
 	r.Claim(both >= multihomingWanted*(first+second), fmt.Sprintf("links %s: both at one time carry at least %.1f of what each does by itself, together", g.pair.name, multihomingWanted), "%.1f of %.1f Mbit/s", both/1e6, (first+second)/1e6)
 	lost := took - before - (dies*took-both*before)/second // compared with the rate of both links before the cut, and of the second one after it
 	r.Claim(lost <= multihomingLost.Seconds(), fmt.Sprintf("links %s: when the first dies the stream loses %v at most", g.pair.name, multihomingLost), "%.0f ms of %.1f s", lost*1e3, took)
