@@ -63,7 +63,7 @@ func runCinemaPeers(ctx context.Context, env *Env) (*Result, error) {
 	r := &Result{Network: fmt.Sprintf("Cinema: as in cinema-zap. Janus: a server and Chromium at one switch. Test patterns of 640x360 at 30 pictures a second, key frames every %v, encoded alike", zapHeldTo)}
 	table := Table{
 		Title:   "From the key to the first picture of the new channel, and the longest time without a new picture around it, in ms",
-		Columns: []string{"", "changes", "median", "p95", "worst", "frozen: median", "p95", "wrong pictures", "not seen within 10 s"},
+		Columns: []string{"", "changes", "median", "p95", "worst", meanColumn, "frozen: median", "p95", "wrong pictures", "not seen within 10 s"},
 	}
 	medians := map[string]float64{}
 	for _, p := range peers {
@@ -77,7 +77,7 @@ func runCinemaPeers(ctx context.Context, env *Env) (*Result, error) {
 			return nil, fmt.Errorf("%s: %w", p.what, err)
 		}
 		medians[p.name] = median(s.took)
-		table.Add(p.what, len(s.took), ms1(median(s.took)), ms1(quantile(s.took, 0.95)), ms1(quantile(s.took, 1)), ms1(median(s.frozen)), ms1(quantile(s.frozen, 0.95)), s.wrong, s.failed)
+		table.Add(p.what, len(s.took), ms1(median(s.took)), ms1(quantile(s.took, 0.95)), ms1(quantile(s.took, 1)), meanText(s.took, 1, 1), ms1(median(s.frozen)), ms1(quantile(s.frozen, 0.95)), s.wrong, s.failed)
 	}
 	r.Tables = append(r.Tables, table, publishedZaps())
 	ours, measured := medians["cinema"]

@@ -94,12 +94,12 @@ func treeTimesResult(r *Result, t *treeRun) {
 	}
 	table := Table{
 		Title:   "Until the first datagram of what is wanted, or the last one of what is not, in ms; models of section 6.3.3 without the request to the controller",
-		Columns: []string{"", "measured: median", "p95", "n", "J_gc", "links", "multicast: median", "p95", "J_mc"},
+		Columns: []string{"", "measured: median", "p95", meanColumn, "n", "J_gc", "links", "multicast: median", "p95", "J_mc"},
 	}
 	for _, act := range treeActs {
 		took := cinema.took[act]
 		model := joinModel(act, cinema.hops[act], treeControl, treeDelay)
-		row := []any{act, msOr(median(took)), msOr(quantile(took, 0.95)), len(took), ms1(inMS(model)), cinema.hops[act]}
+		row := []any{act, msOr(median(took)), msOr(quantile(took, 0.95)), meanText(took, 1, 1), len(took), ms1(inMS(model)), cinema.hops[act]}
 		row = append(row, multicastCells(act, multicast)...)
 		table.Add(row...)
 		if len(took) == 0 {

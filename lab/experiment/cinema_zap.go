@@ -119,7 +119,7 @@ func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
 	r := &Result{Network: "a ring of four switches with two ingress and two egress gateways; Chromium without a window, by WebRTC and by WebSocket, test patterns of 640x360 at 30 pictures a second and 1 Mbit/s"}
 	table := Table{
 		Title:   "From the key to the first picture of the new channel, and the longest time without a new picture around it, in ms",
-		Columns: []string{"player", "key frames every", "burst", "make before break", "changes", "median", "p95", "worst", "frozen: median", "p95", "wrong pictures", "sound after the picture: median", "p95", "not heard"},
+		Columns: []string{"player", "key frames every", "burst", "make before break", "changes", "median", "p95", "worst", meanColumn, "frozen: median", "p95", "wrong pictures", "sound after the picture: median", "p95", "not heard"},
 	}
 	ages := Table{
 		Title:   "From glass to glass: from when the ingress gateway drew a picture until Chromium showed it, in ms",
@@ -131,7 +131,7 @@ func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", c, err)
 		}
-		table.Add(c.player, c.keyFrames, c.burst, c.makeBeforeBreak, len(s.took), ms1(median(s.took)), ms1(quantile(s.took, 0.95)), ms1(quantile(s.took, 1)), ms1(median(s.frozen)), ms1(quantile(s.frozen, 0.95)), s.wrong,
+		table.Add(c.player, c.keyFrames, c.burst, c.makeBeforeBreak, len(s.took), ms1(median(s.took)), ms1(quantile(s.took, 0.95)), ms1(quantile(s.took, 1)), meanText(s.took, 1, 1), ms1(median(s.frozen)), ms1(quantile(s.frozen, 0.95)), s.wrong,
 			ms1(median(s.heard)), ms1(quantile(s.heard, 0.95)), s.silent)
 		ages.Add(c.player, c.keyFrames, c.burst, c.makeBeforeBreak, ms1(median(s.first)), ms1(quantile(s.first, 0.95)), ms1(median(s.last)), ms1(quantile(s.last, 0.95)))
 		zapClaims(r, c, s)

@@ -18,7 +18,7 @@ func modelResult(r *Result, points []latencies, all []*modelSamples) {
 	moves := Table{
 		Title: "A move in ms, medians: from the device's request to its first packet at the new place",
 		Columns: []string{
-			"latencies", "move", "radios", "formula", "as changes are made", "measured", "p95", "measured - as made",
+			"latencies", "move", "radios", "formula", "as changes are made", "measured", "p95", meanColumn, "measured - as made",
 			"silence", "silence before the move", "lost", "controller: until rules are sent", "until they are confirmed",
 		},
 	}
@@ -33,7 +33,7 @@ func modelResult(r *Result, points []latencies, all []*modelSamples) {
 		for _, kind := range modelKinds() {
 			got := s.moves[kind.moveKind]
 			formula, predicted, measured := inMS(p.formula(kind.modelMove)), inMS(p.predict(kind.modelMove, kind.radios)), median(got.first)
-			moves.Add(p, kind.modelMove.name, kind.radios, ms1(formula), ms1(predicted), ms1(measured), ms1(quantile(got.first, 0.95)), ms1(measured-predicted),
+			moves.Add(p, kind.modelMove.name, kind.radios, ms1(formula), ms1(predicted), ms1(measured), ms1(quantile(got.first, 0.95)), meanText(got.first, 1, 1), ms1(measured-predicted),
 				ms1(median(got.gap)), ms1(median(got.still)), got.lost, ms1(median(got.before)), ms1(median(got.applied)))
 			if lines[kind.moveKind] == nil {
 				lines[kind.moveKind] = &Series{Label: fmt.Sprintf("%s, radios: %d", kind.modelMove.name, kind.radios)}

@@ -350,11 +350,11 @@ func (rig *peersRig) waitDelivery(ctx context.Context, p testbed.Peer) (dead boo
 func peersTable(r *Result, ways []roamWay, cells map[string]*roamCell, runs int) {
 	table := Table{
 		Title:   fmt.Sprintf("Longest silence at the device in ms, %d runs each", runs),
-		Columns: []string{"way", "dies silently: median", "worst", "announced: median", "worst", "before it: median", "lost", "doubled", "dead", "preliminary study"},
+		Columns: []string{"way", "dies silently: median", "worst", meanColumn, "announced: median", "worst", meanColumn, "before it: median", "lost", "doubled", "dead", "preliminary study"},
 	}
 	for _, way := range ways {
 		silent, told := cells[cellName(way.name, false)], cells[cellName(way.name, true)]
-		table.Add(way.name, ms1(median(silent.gaps)), ms1(quantile(silent.gaps, 1)), ms1(median(told.gaps)), ms1(quantile(told.gaps, 1)), ms1(median(told.still)),
+		table.Add(way.name, ms1(median(silent.gaps)), ms1(quantile(silent.gaps, 1)), meanText(silent.gaps, 1, 1), ms1(median(told.gaps)), ms1(quantile(told.gaps, 1)), meanText(told.gaps, 1, 1), ms1(median(told.still)),
 			silent.lost+told.lost, silent.doubled+told.doubled, silent.dead+told.dead, way.before)
 	}
 	r.Tables = append(r.Tables, table)

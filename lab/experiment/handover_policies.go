@@ -249,7 +249,7 @@ func policiesResult(r *Result, o lab.MobilityOptions, cases []roamCase, samples 
 	table := Table{
 		Title: "Each move under a stream of 1,000 packets a second",
 		Columns: []string{
-			"way", "moves", "silence: median ms", "p95 ms", "formula, one radio, ms", "lost", "lost a move", "doubled before IP", "reordered",
+			"way", "moves", "silence: median ms", "p95 ms", meanColumn, "formula, one radio, ms", "lost", "lost a move", "doubled before IP", "reordered",
 			"extra kB a move", "rate x time x links", "switches written", "fell back to saving",
 		},
 	}
@@ -268,7 +268,7 @@ func policiesResult(r *Result, o lab.MobilityOptions, cases []roamCase, samples 
 		if c.policy == "seamless" {
 			bound = ms1(expected)
 		}
-		table.Add(c.name, len(s.gaps), ms1(median(s.gaps)), ms1(quantile(s.gaps, 0.95)), predicted, int(sum(s.lost)), ms1(sum(s.lost)/float64(len(s.lost))),
+		table.Add(c.name, len(s.gaps), ms1(median(s.gaps)), ms1(quantile(s.gaps, 0.95)), meanText(s.gaps, 1, 1), predicted, int(sum(s.lost)), ms1(sum(s.lost)/float64(len(s.lost))),
 			s.doubled, s.reordered, ms1(median(s.extra)), bound, s.switches, s.fallbacks)
 		if c.policy == "seamless" && c.radios == 2 {
 			line.Point(inMS(c.lead), median(s.extra))

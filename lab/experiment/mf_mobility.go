@@ -66,7 +66,7 @@ func runMFMobility(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Network: fmt.Sprintf("a device with two access links of %.0f Mbit/s and %v each way, to two edge switches under one root, which learn addresses; the router and a server behind it send to it", accessLine.Rate/1e6, accessLine.Delay)}
-	t := Table{Title: fmt.Sprintf("Longest silence at the device in ms, %d runs each", runs), Columns: []string{"move", "way", "median", "worst", "lost", "doubled", "dead"}}
+	t := Table{Title: fmt.Sprintf("Longest silence at the device in ms, %d runs each", runs), Columns: []string{"move", "way", "median", "worst", meanColumn, "lost", "doubled", "dead"}}
 	err = env.withLab(ctx, lab.Mobility("mfmobility", o), func(ctx context.Context, l *lab.Lab) (err error) {
 		rig.lab = l
 		if rig.first, rig.second, err = twoAddresses(ctx, l, rig.domain); err != nil {
@@ -85,7 +85,7 @@ func runMFMobility(ctx context.Context, env *Env) (*Result, error) {
 					return fmt.Errorf("%s, %s: %w", m.name, way.name, err)
 				}
 				env.Logf("median %.0f ms, worst %.0f ms; %d lost", median(cell.gaps), quantile(cell.gaps, 1), cell.lost)
-				t.Add(m.name, way.name, ms1(median(cell.gaps)), ms1(quantile(cell.gaps, 1)), cell.lost, cell.doubled, cell.dead)
+				t.Add(m.name, way.name, ms1(median(cell.gaps)), ms1(quantile(cell.gaps, 1)), meanText(cell.gaps, 1, 1), cell.lost, cell.doubled, cell.dead)
 				if way.names {
 					rig.claim(r, m, way, cell)
 				}

@@ -190,7 +190,7 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	for i, key := range answerers {
 		destinations[i] = record.NameOfOwner(key)
 	}
-	t := Table{Title: "Round trips", Columns: []string{"what", "times", "mean ms, with its 95 % interval", "median ms", "p95 ms", "p99 ms"}}
+	t := Table{Title: "Round trips", Columns: []string{"what", "times", "ms: " + meanColumn, "median ms", "p95 ms", "p99 ms"}}
 	made := func(i int) (source int, to frame.GUID) {
 		return i % len(g.sources), destinations[i/len(g.sources)]
 	}

@@ -211,7 +211,7 @@ func (r *cutRig) moved(ctx context.Context, victim subflows.Subflow, since time.
 
 func cutResult(kinds []string, all []cutOutcome) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches with a host each, and three ways of one more switch between them, %.0f Mbit/s and 4 ms each", cutRate/1e6)}
-	t := Table{Title: "After a death, in ms", Columns: []string{"what", "times", "stall p50", "stall p90", "stall most", "ended", "another way p50", "another way most"}}
+	t := Table{Title: "After a death, in ms", Columns: []string{"what", "times", "stall p50", "stall p90", "stall most", meanColumn, "ended", "another way p50", "another way most"}}
 	for _, what := range kinds {
 		var stalls, moves []float64
 		ended := 0
@@ -225,7 +225,7 @@ func cutResult(kinds []string, all []cutOutcome) *Result {
 				}
 			}
 		}
-		t.Add(what, len(stalls), ms2(median(stalls)), ms2(quantile(stalls, 0.9)), ms2(quantile(stalls, 1)), ended, ms2(median(moves)), ms2(quantile(moves, 1)))
+		t.Add(what, len(stalls), ms2(median(stalls)), ms2(quantile(stalls, 0.9)), ms2(quantile(stalls, 1)), meanText(stalls, 1, 1), ended, ms2(median(moves)), ms2(quantile(moves, 1)))
 		r.Claim(median(stalls) <= cutStall.Seconds()*1000, fmt.Sprintf("a %s dies: the connection stalls for %v at most, in the middle of all", what, cutStall), "%.0f ms", median(stalls))
 	}
 	r.Tables = append(r.Tables, t)

@@ -251,7 +251,7 @@ var publishedLatency = []string{"41 to 207", "no significant impact", "3.9 to 5.
 
 func latencyResult(all []*measured) *Result {
 	r := &Result{Network: "three switches in a row, 10 Mbit/s by token buckets at every port; two hosts at each end (figure 4.4)"}
-	t := Table{Title: "Time from request to response in ms", Columns: []string{"run", "requests", "answers", "mean, with its 95 % interval", "least", "p50", "p99", "greatest", "background Mbit/s", "dissertation"}}
+	t := Table{Title: "Time from request to response in ms", Columns: []string{"run", "requests", "answers", meanColumn, "least", "p50", "p99", "greatest", "background Mbit/s", "dissertation"}}
 	plot := Plot{Name: "latency", Title: "Time from request to response", X: "answer", Y: "ms", LogY: true}
 	for i, m := range all {
 		t.Add(m.name, m.sent, len(m.took), meanText(m.took, 1, 2), ms2(m.quantile(0)), ms2(m.quantile(0.5)), ms2(m.quantile(0.99)), ms2(m.quantile(1)), fmt.Sprintf("%.2f", m.goodput), publishedLatency[i])

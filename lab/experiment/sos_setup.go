@@ -115,7 +115,7 @@ func connects(ctx context.Context, s *site, raw *CSV, way string, count int) ([]
 }
 
 func setupResult(r *Result, l line, direct, carried []float64, sessions []sos.Record) {
-	table := Table{Title: "Connect time in ms, as curl measures it", Columns: []string{"way", "number", "mean, with its 95 % interval", "median", "p95", "worst"}}
+	table := Table{Title: "Connect time in ms, as curl measures it", Columns: []string{"way", "number", meanColumn, "median", "p95", "worst"}}
 	for _, row := range []struct {
 		way   string
 		times []float64

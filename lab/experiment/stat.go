@@ -40,6 +40,9 @@ func margin(values []float64) float64 {
 	return t * stat.StdErr(stat.StdDev(values, nil), n)
 }
 
+// meanColumn is the title of a column with the results of meanText.
+const meanColumn = "mean, with its 95 % interval"
+
 // meanText returns the mean of the values and its 95 % interval, each times scale, like "39.2 ±
 // 1.3", or "" if there are no values.
 func meanText(values []float64, scale float64, digits int) string {
