@@ -21,7 +21,7 @@ type Experiment struct {
 func All() []Experiment {
 	return []Experiment{
 		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosClients(), sosStreams(), sosDisk(), sosPeers(), sosStart(), sosNeighbours(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
-		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
+		handoverModel(), handoverDomains(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathAfter(), multipathCut(), multipathFatTree(), multipathModel(), multipathControl(), hostIdle(),
 		mfNames(),
 		mfChunks(),

@@ -33,20 +33,30 @@ func (e *Env) withRoaming(ctx context.Context, name string, o lab.MobilityOption
 		}
 		defer d.Close()
 		s := &roamSite{lab: l, network: o.Domain(), domain: d.Domains[0]}
-		defer func() {
-			for _, r := range s.radios {
-				r.Close()
-			}
-		}()
-		for i := range o.Interfaces {
-			r, err := testbed.OpenRadio(l.Host(theDevice), fmt.Sprintf("eth%d", i))
-			if err != nil {
-				return err
-			}
-			s.radios = append(s.radios, r)
+		defer s.closeRadios()
+		if err := s.openRadios(o.Interfaces); err != nil {
+			return err
 		}
 		return f(ctx, s)
 	})
+}
+
+// openRadios opens the first n interfaces of the host on which devices roam.
+func (s *roamSite) openRadios(n int) error {
+	for i := range n {
+		r, err := testbed.OpenRadio(s.lab.Host(theDevice), fmt.Sprintf("eth%d", i))
+		if err != nil {
+			return err
+		}
+		s.radios = append(s.radios, r)
+	}
+	return nil
+}
+
+func (s *roamSite) closeRadios() {
+	for _, r := range s.radios {
+		r.Close()
+	}
 }
 
 // portOf returns the switch port of a radio.

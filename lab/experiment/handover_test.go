@@ -87,3 +87,35 @@ func TestDeafKeepsTheRest(t *testing.T) {
 		t.Errorf("got %+v of %+v", d, accessLine)
 	}
 }
+
+// TestDomainsFormulas checks that the formulas for moves between domains are those inside one
+// domain plus the latency between the domains, and that each latency follows the point without it,
+// to which it is compared.
+func TestDomainsFormulas(t *testing.T) {
+	for _, scale := range []Scale{Quick, Normal, Full} {
+		base := map[[2]time.Duration]domainsPoint{}
+		for _, p := range domainsPoints(scale) {
+			at := [2]time.Duration{p.control, p.link}
+			if p.between == 0 {
+				base[at] = p
+				continue
+			}
+			near, ok := base[at]
+			if !ok {
+				t.Fatalf("%s: %v comes before the point without latency between the domains", scale, p)
+			}
+			for _, k := range domainsKinds {
+				if k.prepared() {
+					continue
+				}
+				// While packets cross a link that takes longer than the changes do, the changes cost nothing.
+				if more := p.reached(k) - near.reached(k); more > p.between || more < p.between-p.control {
+					t.Errorf("%v, %v: %v more than without latency between the domains", p, k, more)
+				}
+				if k.radios == 1 && p.silence(k) != p.reached(k) || k.radios == 2 && p.silence(k) != p.arrival() {
+					t.Errorf("%v, %v: silence %v, first packet after %v", p, k, p.silence(k), p.reached(k))
+				}
+			}
+		}
+	}
+}

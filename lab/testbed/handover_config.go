@@ -59,8 +59,8 @@ func (x *HandoverDomain) neighbours(b *strings.Builder, all []*HandoverDomain) {
 			continue
 		}
 		cert := filepath.Join(x.dir, "at-"+other.Name)
-		fmt.Fprintf(b, "    %s: {url: %s, tls: {cert: %s.crt, key: %s.key, ca: %s}, prefixes: [%v]}\n",
-			other.Name, other.URL(), cert, cert, other.CAFile(), other.Network.Prefix)
+		fmt.Fprintf(b, "    %s: {url: %s, tls: {cert: %s.crt, key: %s.key, ca: %s}, prefixes: [%v], unsigned: %v}\n",
+			other.Name, other.URL(), cert, cert, other.CAFile(), other.Network.Prefix, x.o.Unsigned)
 	}
 }
 

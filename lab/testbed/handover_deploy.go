@@ -27,6 +27,8 @@ type HandoverOptions struct {
 	LogDir string // folder for the programs' output; must exist
 	// Domains lists one operator, or two whose border ports are joined.
 	Domains []HandoverNetwork
+	// Unsigned lets each domain claim devices of the other that have no key.
+	Unsigned bool
 }
 
 // HandoverNetwork is one operator's network.
