@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// TestBacklog checks that a producer that sends at once what it could not send for a while causes
-// no burst of pictures: the gateway sends them at the declared rate, a quarter more at most, and half a
-// second of them beyond.
-func TestBacklog(t *testing.T) {
-	t.Parallel()
+// relayFilm makes a film with ffmpeg, and has a gateway relay it as the stream of a producer that sends it at
+// once, and nothing after it. It returns the output of the channel.
+func relayFilm(t *testing.T, args string) *sink {
+	t.Helper()
 	needFFmpeg(t)
-	b, err := os.ReadFile(makeFilm(t, "film.ts", strings.Fields("-f lavfi -t 20 -i testsrc2=size=320x180:rate=25 -f lavfi -t 20 -i sine -c:v libx264 -g 50 -pix_fmt yuv420p -c:a aac -b:a 64k")...))
+	b, err := os.ReadFile(makeFilm(t, "film.ts", strings.Fields(args)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +28,7 @@ func TestBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := false
-	film := newTSStream(func(deadline time.Time) ([]byte, error) {
+	film := newTSStream(func(time.Time) ([]byte, error) {
 		if sent {
 			<-t.Context().Done()
 			return nil, errEnded
@@ -38,12 +37,21 @@ func TestBacklog(t *testing.T) {
 		return b, nil
 	}, func() {})
 	r := &relay{ffmpeg: &ffmpegSource{ffmpeg: "ffmpeg", source: s, ch: g.channel("live")}, producer: newProducer("test", film, time.Now())}
-	began := time.Now()
 	g.tasks.Start(func(ctx context.Context) { _ = r.run(ctx) })
+	return all.of(7)
+}
+
+// TestBacklog checks that a producer that sends at once what it could not send for a while causes
+// no burst of pictures: the gateway sends them at the declared rate, a quarter more at most, and half a
+// second of them beyond.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	out := relayFilm(t, "-f lavfi -t 20 -i testsrc2=size=320x180:rate=25 -f lavfi -t 20 -i sine -c:v libx264 -g 50 -pix_fmt yuv420p -c:a aac -b:a 64k")
 	pictures := map[uint32]bool{}
 	until(t, "the sound", func() bool {
 		sounds := 0
-		for _, p := range parsed(t, all.of(7).to(mediaTo)) {
+		for _, p := range parsed(t, out.to(mediaTo)) {
 			if p.Video() {
 				pictures[p.Timestamp] = true
 			} else if p.Audio() {
@@ -56,4 +64,11 @@ func TestBacklog(t *testing.T) {
 	if n := len(pictures); n == 0 || float64(n) > most+1 {
 		t.Errorf("%d pictures, want at most %.0f", n, most)
 	}
+}
+
+// TestFirstKeyFrame checks that viewers need not wait for a producer's second key frame.
+func TestFirstKeyFrame(t *testing.T) {
+	t.Parallel()
+	out := relayFilm(t, "-f lavfi -t 3 -i testsrc2=size=320x180:rate=25 -f lavfi -t 3 -i sine -c:v libx264 -g 1000 -pix_fmt yuv420p -c:a aac -b:a 64k")
+	until(t, "a picture", func() bool { return len(keyFrames(t, out.to(mediaTo))) > 0 })
 }

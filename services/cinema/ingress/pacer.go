@@ -43,7 +43,8 @@ const (
 // sound of another channel later by the same time.
 //
 // Pictures leave at once, unless the sound that was recorded with them arrives more than maxSkew after
-// them. Which sound that is, the sender reports tell.
+// them again and again, and not only once, as when a process starts. Which sound that is, the sender
+// reports tell.
 type pacer struct {
 	sound    soundLine
 	pictures pictureLine
@@ -64,7 +65,7 @@ func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 	default:
 		c.picture = p
 		c.picture.Payload = nil
-		c.pictures.add(raw, now.Add(max(min(c.behind.max(now), maxHold)-maxSkew, 0)))
+		c.pictures.add(raw, now.Add(max(min(c.behind.steady(now), maxHold)-maxSkew, 0)))
 	}
 }
 
@@ -132,26 +133,36 @@ type soundLine struct {
 	lags  peak // how far packets have lagged behind the clock
 }
 
-// peak is the maximum of the durations that were added within the last peakTime, or up to twice as
-// long.
+// peak is the maximum of the durations that were added within periods of peakTime or longer: the present
+// one, the last one and the one before.
 type peak struct {
-	last, now time.Duration
-	since     time.Time
+	before, last, now time.Duration
+	since             time.Time // when the present period began
 }
 
 func (p *peak) add(d time.Duration, now time.Time) {
 	if now.Sub(p.since) >= peakTime {
-		p.last, p.now, p.since = p.now, d, now
+		p.before, p.last, p.now, p.since = p.last, p.now, d, now
 	}
 	p.now = max(p.now, d)
 }
 
-// max returns the maximum, or 0 if nothing was added for twice peakTime.
+// max returns the maximum of the present period and the last one, or 0 if nothing was added for twice
+// peakTime.
 func (p *peak) max(now time.Time) time.Duration {
 	if now.Sub(p.since) >= 2*peakTime {
 		return 0
 	}
 	return max(p.last, p.now)
+}
+
+// steady returns what both of the last two periods have reached, or 0 if nothing was added for twice
+// peakTime.
+func (p *peak) steady(now time.Time) time.Duration {
+	if now.Sub(p.since) >= 2*peakTime {
+		return 0
+	}
+	return min(p.before, p.last)
 }
 
 type heldPacket struct {

@@ -85,8 +85,9 @@ func TestPacerAfterBacklog(t *testing.T) {
 
 // recording sends what was recorded with picture and sound through a pacer. A packet of each is due
 // every 20 ms. Sound arrives in clumps, and nothing arrives while the sender is stalled. recording
-// returns for how long each picture was held, and how long after its picture each sound left.
-func recording(clump time.Duration, stalled func(time.Duration) bool) (held, skew []time.Duration) {
+// returns for how long each picture was held, and how long after its picture each sound left. The sound of
+// the time before comes at the end of that time, all at once.
+func recording(clump, before time.Duration, stalled func(time.Duration) bool) (held, skew []time.Duration) {
 	const step, packets = 20 * time.Millisecond, 500
 	var c pacer
 	begin := time.Now()
@@ -104,7 +105,7 @@ func recording(clump time.Duration, stalled func(time.Duration) bool) (held, ske
 	for at := time.Duration(0); at < packets*step; at += time.Millisecond {
 		now := begin.Add(at)
 		for !stalled(at) {
-			picture, sound := time.Duration(pictures)*step, (time.Duration(sounds+1)*step+clump-1)/clump*clump
+			picture, sound := time.Duration(pictures)*step, max((time.Duration(sounds+1)*step+clump-1)/clump*clump, before)
 			if min(picture, sound) > at {
 				break
 			}
@@ -138,15 +139,15 @@ func recording(clump time.Duration, stalled func(time.Duration) bool) (held, ske
 // matter.
 func TestPicturesWaitForLateSound(t *testing.T) {
 	const clump, more = 366 * time.Millisecond, 25 * time.Millisecond
-	held, skew := recording(clump, func(time.Duration) bool { return false })
-	for i, d := range held[100:] {
+	held, skew := recording(clump, 0, func(time.Duration) bool { return false })
+	for i, d := range held[300:] {
 		if d > clump-maxSkew+more {
-			t.Fatalf("picture %d is held for %v", i+100, d)
+			t.Fatalf("picture %d is held for %v", i+300, d)
 		}
 	}
-	for i, d := range skew[100:] {
+	for i, d := range skew[300:] {
 		if d < 0 || d > maxSkew+more {
-			t.Fatalf("sound %d leaves %v after its picture", i+100, d)
+			t.Fatalf("sound %d leaves %v after its picture", i+300, d)
 		}
 	}
 }
@@ -154,7 +155,7 @@ func TestPicturesWaitForLateSound(t *testing.T) {
 // TestPicturesDoNotWait checks that no picture is held if sound is not late, even though the sender
 // stalls now and then.
 func TestPicturesDoNotWait(t *testing.T) {
-	held, skew := recording(21*time.Millisecond, func(at time.Duration) bool { return at%time.Second < 300*time.Millisecond })
+	held, skew := recording(21*time.Millisecond, 0, func(at time.Duration) bool { return at%time.Second < 300*time.Millisecond })
 	for i, d := range held {
 		if d > 0 {
 			t.Fatalf("picture %d is held for %v", i, d)
@@ -162,6 +163,17 @@ func TestPicturesDoNotWait(t *testing.T) {
 	}
 	if len(held) < 490 || len(skew) < 450 {
 		t.Errorf("%d pictures, %d packets of sound", len(held), len(skew))
+	}
+}
+
+// TestPicturesDoNotWaitForTheFirstSound checks that no picture is held because the first sound comes late, as
+// from a process that starts.
+func TestPicturesDoNotWaitForTheFirstSound(t *testing.T) {
+	held, _ := recording(21*time.Millisecond, time.Second, func(time.Duration) bool { return false })
+	for i, d := range held {
+		if d > 0 {
+			t.Fatalf("picture %d is held for %v", i, d)
+		}
 	}
 }
 

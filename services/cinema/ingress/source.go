@@ -100,7 +100,7 @@ func parseStream(scheme, text string) (source, error) {
 	if scheme == "rtsp" {
 		return source{scheme: scheme, input: []string{
 			"-protocol_whitelist", "rtsp,rtp,udp,tcp", "-rtsp_transport", "tcp", "-timeout", "5000000",
-			"-fflags", "nobuffer", "-analyzeduration", "2000000", "-i", text,
+			"-analyzeduration", "2000000", "-fpsprobesize", "0", "-i", text,
 		}}, nil
 	}
 	if want := gatewayapi.SourceAddress(text).Fault(); want != "" {
@@ -166,7 +166,9 @@ func (s source) command(c gatewayapi.Channel, port uint16, began time.Time, prop
 	rate, gap := defaultFrameRate, defaultKeyFrameGap
 	switch {
 	case properties.piped != "":
-		input = []string{"-protocol_whitelist", "pipe", "-fflags", "nobuffer", "-analyzeduration", "1000000", "-f", properties.piped, "-i", "pipe:0"}
+		// The rate of pictures, for which ffmpeg would wait for 20 of them, is not needed. What it reads
+		// to examine the stream it must not discard (nobuffer), because that has the first key frame.
+		input = []string{"-protocol_whitelist", "pipe", "-analyzeduration", "1000000", "-fpsprobesize", "0", "-f", properties.piped, "-i", "pipe:0"}
 	case s.scheme == "test":
 		input = s.test.input(c)
 		rate, gap = s.test.rate, s.test.gap
