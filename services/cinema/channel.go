@@ -27,6 +27,7 @@ type ChannelSpec struct {
 	Title   string                  `json:"title,omitempty" maxLength:"128" doc:"Title that viewers see; left out: its name" example:"The News"`
 	Source  gatewayapi.StoredSource `json:"source,omitempty" maxLength:"1024" doc:"Address of its producer: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp; left out: a producer publishes it by WHIP" example:"rtsp://10.0.0.7/live"`
 	BitRate units.Rate              `json:"bit_rate" doc:"What it may send, like 2Mbit, from 100kbit to 1Gbit; that much is reserved for it on each link that carries it" example:"2Mbit"`
+	Picture gatewayapi.Picture      `json:"picture,omitempty" enum:"360p,480p,720p,1080p,1440p" doc:"Largest picture that viewers get if its gateway encodes it; left out: 720p. A larger one is scaled down, a producer by WHIP is not encoded"`
 	Ingress string                  `json:"ingress,omitempty" maxLength:"63" doc:"Ingress gateway for it; left out: the controller chooses" example:"studio"`
 
 	ViewPassword    string `json:"view_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password for its viewers, up to 72 bytes; left out: everybody may watch. It is never shown"`
@@ -40,6 +41,7 @@ type Channel struct {
 	Title   string                  `json:"title,omitempty"`
 	Source  gatewayapi.StoredSource `json:"source,omitempty"`
 	BitRate units.Rate              `json:"bit_rate"`
+	Picture gatewayapi.Picture      `json:"picture,omitempty"`
 	Ingress string                  `json:"ingress,omitempty"`
 	// ViewHash and PublishHash are the bcrypt hashes of the passwords; empty means no password.
 	ViewHash    string `json:"view_hash,omitempty"`
@@ -53,7 +55,7 @@ const maxPassword = 72
 
 // Parse converts a specification to a channel, and returns all its faults.
 func (s *ChannelSpec) Parse() (Channel, kit.Faults) {
-	c := Channel{Name: s.Name, Title: s.Title, Source: s.Source, BitRate: s.BitRate, Ingress: s.Ingress}
+	c := Channel{Name: s.Name, Title: s.Title, Source: s.Source, BitRate: s.BitRate, Picture: s.Picture, Ingress: s.Ingress}
 	var faults kit.Faults
 	faults.Check(s.Number >= 1 && s.Number <= gatewayapi.MaxNumber, "number", s.Number, "a number from 1 to %d", gatewayapi.MaxNumber)
 	c.Number = uint16(min(max(s.Number, 0), gatewayapi.MaxNumber))
@@ -85,6 +87,7 @@ func (c *Channel) validate() (faults kit.Faults) {
 	faults.Check(channelName.MatchString(c.Name), "name", c.Name, "up to 63 lower-case letters, digits and dashes, a letter or digit first")
 	faults.Check(len(c.Title) <= 512 && !strings.ContainsFunc(c.Title, unicode.IsControl), "title", c.Title, "up to 128 characters in one line")
 	faults.Check(c.BitRate >= gatewayapi.MinRate && c.BitRate <= gatewayapi.MaxRate, "bit_rate", c.BitRate, "a rate from %v to %v", gatewayapi.MinRate, gatewayapi.MaxRate)
+	faults.Check(c.Picture.Validate() == nil, "picture", string(c.Picture), "360p, 480p, 720p, 1080p or 1440p")
 	if why := sourceFault(c.Source); why != "" {
 		faults.Add("source", c.Source.String(), "%s", why)
 	}
@@ -164,5 +167,5 @@ func sourceFault(address gatewayapi.StoredSource) string {
 
 // forGateway returns the channel in the form that its ingress gateway gets.
 func (c *Channel) forGateway(media netip.Addr) gatewayapi.Channel {
-	return gatewayapi.Channel{Name: c.Name, Number: c.Number, Source: c.Source, BitRate: c.BitRate, To: media, PublishHash: c.PublishHash}
+	return gatewayapi.Channel{Name: c.Name, Number: c.Number, Source: c.Source, BitRate: c.BitRate, Picture: c.Picture, To: media, PublishHash: c.PublishHash}
 }

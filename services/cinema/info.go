@@ -22,6 +22,7 @@ type Declared struct {
 	Title           string                   `json:"title"`
 	Source          gatewayapi.SourceAddress `json:"source,omitempty" doc:"Address of its producer, without its account, stream key and the values of its parameters; left out: a producer publishes it by WHIP"`
 	BitRate         units.Rate               `json:"bit_rate"`
+	Picture         gatewayapi.Picture       `json:"picture" enum:"360p,480p,720p,1080p,1440p" doc:"Largest picture that viewers get if its gateway encodes it"`
 	Ingress         string                   `json:"ingress,omitempty" doc:"Declared ingress gateway; left out: the controller chooses"`
 	ViewPassword    bool                     `json:"view_password" doc:"Whether viewers need a password"`
 	PublishPassword bool                     `json:"publish_password" doc:"Whether it has a password for producers"`
@@ -29,7 +30,8 @@ type Declared struct {
 
 func declared(c *Channel) Declared {
 	return Declared{
-		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: gatewayapi.SourceAddress(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
+		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: gatewayapi.SourceAddress(c.Source), BitRate: c.BitRate,
+		Picture: cmp.Or(c.Picture, gatewayapi.Picture720p), Ingress: c.Ingress,
 		ViewPassword: c.ViewHash != "", PublishPassword: c.PublishHash != "",
 	}
 }
@@ -44,6 +46,7 @@ type ChannelInfo struct {
 	Measured  units.Rate       `json:"measured" doc:"Bit rate of the last second"`
 	KeyFrames units.Duration   `json:"key_frames" doc:"Time between its last two key frames; 0s: not known"`
 	Media     gatewayapi.Media `json:"media,omitempty" enum:"picture and sound,picture only,sound only" doc:"What its producer sends now"`
+	Shown     string           `json:"shown,omitempty" doc:"Picture that viewers get, if its gateway encodes it, and how and why it differs from its producer's"`
 	Producer  string           `json:"producer,omitempty" doc:"Address of its producer, or the process that reads its source"`
 	Error     string           `json:"error,omitempty" doc:"Why it does not arrive, as its ingress gateway reports"`
 	Viewers   int              `json:"viewers"`
@@ -101,7 +104,7 @@ func (s *Service) channelInfo(x kit.Item[Channel]) ChannelInfo {
 	st, at := s.sources.channelState(x.Name)
 	i.At = at
 	if st.Name != "" {
-		i.OnAir, i.Measured, i.KeyFrames, i.Media, i.Producer, i.Error = onAir(st.OnAir), st.Measured, st.KeyFrames, mediaOf(st.Media), st.Producer, st.Error
+		i.OnAir, i.Measured, i.KeyFrames, i.Media, i.Shown, i.Producer, i.Error = onAir(st.OnAir), st.Measured, st.KeyFrames, mediaOf(st.Media), st.Shown, st.Producer, st.Error
 	}
 	if !st.Since.IsZero() {
 		i.Since = &st.Since

@@ -28,6 +28,7 @@ type ChannelSection struct {
 	Title   string                   `yaml:"title" doc:"What viewers see. Empty: its name."`
 	Source  gatewayapi.SourceAddress `yaml:"source" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp. Empty: a producer publishes it by WHIP."`
 	BitRate units.Rate               `yaml:"bit_rate" min:"100kbit" max:"1Gbit" doc:"What it may send; so much is kept for it on each link that carries it."`
+	Picture string                   `yaml:"picture" oneof:"360p|480p|720p|1080p|1440p" doc:"Largest picture that viewers get if its gateway encodes it. A larger one is scaled down; a producer by WHIP is not encoded. Empty: 720p."`
 	Ingress string                   `yaml:"ingress" doc:"Ingress gateway that has it. Empty: the controller chooses."`
 
 	ViewHash    config.Secret `yaml:"view_hash" doc:"Hash of the password of its viewers, by bcrypt, like those that \"htpasswd -nB USER\" prints behind the colon. Empty: everybody may watch."`
@@ -44,7 +45,7 @@ func DefaultSection() *Section {
 func (c *Section) ParsedChannels() (map[string]Channel, kit.Faults) {
 	numbers := map[uint16]string{}
 	return kit.ParseSpecs("channels", c.Channels, func(name string, x ChannelSection) (Channel, kit.Faults) {
-		spec := ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: gatewayapi.StoredSource(x.Source), BitRate: x.BitRate, Ingress: x.Ingress}
+		spec := ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: gatewayapi.StoredSource(x.Source), BitRate: x.BitRate, Picture: gatewayapi.Picture(x.Picture), Ingress: x.Ingress}
 		out, faults := spec.ParseFile(string(x.ViewHash), string(x.PublishHash))
 		other, taken := numbers[out.Number]
 		faults.Check(!taken, "number", x.Number, "a number of its own: channel %s has this one", other)

@@ -27,7 +27,7 @@ cinema:
   link_share: 0.25
   link_macs: true
   channels:
-    news: {number: 1, title: The News, source: "rtsp://10.0.0.7/live", bit_rate: 2Mbit, ingress: studio}
+    news: {number: 1, title: The News, source: "rtsp://10.0.0.7/live", bit_rate: 2Mbit, picture: 1080p, ingress: studio}
     stage: {number: 2, bit_rate: 3Mbit, view_hash: "` + aHash + `", publish_hash: "` + aHash + `"}
 `)
 	if err != nil {
@@ -37,9 +37,13 @@ cinema:
 		t.Errorf("%+v", config.Of[*Section](c))
 	}
 	all, faults := config.Of[*Section](c).ParsedChannels()
-	want := Channel{Name: "news", Number: 1, Title: "The News", Source: "rtsp://10.0.0.7/live", BitRate: 2e6, Ingress: "studio"}
+	want := Channel{Name: "news", Number: 1, Title: "The News", Source: "rtsp://10.0.0.7/live", BitRate: 2e6, Picture: gatewayapi.Picture1080p, Ingress: "studio"}
 	if len(faults) > 0 || len(all) != 2 || all["news"] != want || all["stage"].ViewHash != aHash || all["stage"].PublishHash != aHash {
 		t.Errorf("%+v, faults %v", all, faults)
+	}
+	news := all["news"]
+	if g := news.forGateway(DefaultMedia); g.Picture != gatewayapi.Picture1080p || declared(&news).Picture != gatewayapi.Picture1080p {
+		t.Errorf("the gateway gets %+v, and the API shows %+v", g, declared(&news))
 	}
 	if d := DefaultSection(); d.MediaAddress != DefaultMedia || d.LinkShare != DefaultShare || d.LinkMACs {
 		t.Errorf("default %+v", d)
@@ -54,6 +58,7 @@ func TestCinemaRefuses(t *testing.T) {
 		"cinema.channels.a.number":       `channels: {a: {bit_rate: 1Mbit}}`,
 		"cinema.channels.b.number":       `channels: {a: {number: 1, bit_rate: 1Mbit}, b: {number: 1, bit_rate: 1Mbit}}`,
 		"cinema.channels.a.bit_rate":     `channels: {a: {number: 1}}`,
+		"cinema.channels.a.picture":      `channels: {a: {number: 1, bit_rate: 1Mbit, picture: 4k}}`,
 		"cinema.channels.A.name":         `channels: {A: {number: 1, bit_rate: 1Mbit}}`,
 		"cinema.channels.a.source":       `channels: {a: {number: 1, bit_rate: 1Mbit, source: "ftp://x"}}`,
 		"cinema.channels.p.source":       `channels: {p: {number: 1, bit_rate: 1Mbit, source: "srt://:9000?passphrase=short"}}`,

@@ -45,6 +45,7 @@ func TestWrongInput(t *testing.T) {
 		{"POST", "channels", channel("bit_rate", "fast"), 422, "body.bit_rate"},
 		{"POST", "channels", channel("bit_rate", "99999bit"), 422, "body.bit_rate"},
 		{"POST", "channels", channel("bit_rate", "1000000001bit"), 422, "body.bit_rate"},
+		{"POST", "channels", channel("picture", "4k"), 422, "body.picture"},
 		{"POST", "channels", channel("title", "two\nlines"), 422, "body.title"},
 		{"POST", "channels", channel("title", strings.Repeat("x", 129)), 422, "body.title"},
 		{"POST", "channels", channel("source", "http://10.0.0.1/x"), 422, "body.source"},

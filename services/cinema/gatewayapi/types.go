@@ -38,6 +38,8 @@ type Channel struct {
 	Source StoredSource `json:"source,omitempty"`
 	// BitRate is the rate at which the channel may send, in bit/s.
 	BitRate units.Rate `json:"bit_rate"`
+	// Picture is the largest picture of a channel whose producer is transcoded.
+	Picture Picture `json:"picture,omitempty"`
 	// To is the destination address of the channel's datagrams.
 	To netip.Addr `json:"to"`
 	// PublishHash is the bcrypt hash of the producers' password; if it is empty, nobody may
@@ -86,6 +88,9 @@ type ChannelState struct {
 	Producer string `json:"producer,omitempty"`
 	// Media is what the producer of a live channel sends.
 	Media Media `json:"media,omitempty"`
+	// Shown says which picture viewers get of a producer that is transcoded, and how and why it differs
+	// from the producer's.
+	Shown string `json:"shown,omitempty"`
 	// Error is why the channel does not arrive at its gateway.
 	Error string `json:"error,omitempty"`
 }

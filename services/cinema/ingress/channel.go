@@ -66,6 +66,7 @@ type channel struct {
 	sendError   string    // why the last unsent datagram was not sent
 	unsentAt    time.Time // when that datagram was to be sent
 	blind       bool      // viewers get a black picture in the place of the producer's
+	shown       string    // the picture that viewers get of a producer that is transcoded
 	heardAt     [numMedia]time.Time
 	refusal     string    // why the last producer was refused
 	refusedAt   time.Time // when the last producer was refused
@@ -253,7 +254,7 @@ func (c *channel) state() gatewayapi.ChannelState {
 	defer c.mu.Unlock()
 	return gatewayapi.ChannelState{
 		Channel: c.spec, OnAir: c.onAir, Since: c.since, Measured: units.Rate(c.sent.second(now.Sub(c.epoch))),
-		KeyFrames: units.Duration(c.cache.Interval().Round(time.Millisecond)), Media: c.mediaNow(now), Producer: c.producer, Error: c.problem(now),
+		KeyFrames: units.Duration(c.cache.Interval().Round(time.Millisecond)), Media: c.mediaNow(now), Producer: c.producer, Shown: c.shownNow(), Error: c.problem(now),
 	}
 }
 
@@ -292,11 +293,20 @@ func (c *channel) mediaNow(now time.Time) gatewayapi.Media {
 	return ""
 }
 
-// setBlind records whether viewers get a black picture in the place of the producer's.
-func (c *channel) setBlind(blind bool) {
+// setPicture records which picture viewers get, and whether it is a black one in the place of the
+// producer's (blind).
+func (c *channel) setPicture(shown string, blind bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.blind = blind
+	c.shown, c.blind = shown, blind
+}
+
+// shownNow returns the picture that viewers get of a live producer that is transcoded. c.mu is held.
+func (c *channel) shownNow() string {
+	if c.onAir != gatewayapi.OnAirLive || c.blind {
+		return ""
+	}
+	return c.shown
 }
 
 // startSource starts to read the channel's source with ffmpeg.

@@ -29,6 +29,9 @@ func (g *Gateway) checkChannel(path string, c gatewayapi.Channel) (source, error
 	case c.BitRate < gatewayapi.MinRate || c.BitRate > gatewayapi.MaxRate:
 		return source{}, control.BadRequest("bit_rate", "%v: want one from %v to %v", c.BitRate, gatewayapi.MinRate, gatewayapi.MaxRate)
 	}
+	if err := c.Picture.Validate(); err != nil {
+		return source{}, control.BadRequest("picture", "%v", err)
+	}
 	if why := g.notUnicast(c.To); why != "" {
 		return source{}, control.BadRequest("to", "%v: %s", c.To, why)
 	}

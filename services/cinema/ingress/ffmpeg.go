@@ -142,7 +142,7 @@ func (f *ffmpegSource) startWith(ctx context.Context, properties sourcePropertie
 		_ = conn.Close()
 		return nil, fmt.Errorf("start ffmpeg: %w", err)
 	}
-	f.ch.setBlind(properties.blind)
+	f.ch.setPicture(f.source.output(f.ch.currentSpec(), properties).text, properties.blind)
 	go func() { p.reading <- f.read(conn, properties.blind, p.cancel) }()
 	return p, nil
 }

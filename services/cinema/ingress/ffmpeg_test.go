@@ -218,17 +218,18 @@ func makeFilm(t *testing.T, name string, args ...string) string {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
+	small := inputPicture{width: 320, height: 180, aspect: 1, rate: 20}
 	for _, x := range []struct {
 		name string
 		args []string
 		rate units.Rate
 		want sourceProperties
 	}{
-		{"house format", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{copied: true}},
-		{"other profile", []string{"-c:v", "libx264", "-profile:v", "high", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{}},
-		{"other codec", []string{"-c:v", "mpeg4", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{}},
-		{"no sound", []string{"-map", "0:v", "-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k"}, 1_000_000, sourceProperties{copied: true, silent: true}},
-		{"too many bits", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 150_000, sourceProperties{}},
+		{"house format", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{copied: true, picture: small}},
+		{"other profile", []string{"-c:v", "libx264", "-profile:v", "high", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{picture: small}},
+		{"other codec", []string{"-c:v", "mpeg4", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{picture: small}},
+		{"no sound", []string{"-map", "0:v", "-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k"}, 1_000_000, sourceProperties{copied: true, silent: true, picture: small}},
+		{"too many bits", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 150_000, sourceProperties{picture: small}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()

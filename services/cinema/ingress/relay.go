@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -15,9 +16,12 @@ const (
 	// mediumTimeout is how long a picture may be missing while sound comes before viewers get a
 	// black one.
 	mediumTimeout = 5 * time.Second
-	// maxBacklog bounds the bytes of a stream that are kept until it is known which media the
-	// stream has.
+	// maxBacklog bounds the bytes of a stream that are kept until it is known which media and which
+	// picture the stream has.
 	maxBacklog = 8 << 20
+	// examineTime and examineBytes are how much of a stream is gathered from its first key frame on, so
+	// that its picture can be examined.
+	examineTime, examineBytes = 200 * time.Millisecond, 128 << 10
 )
 
 // relay has ffmpeg read a producer's stream. It starts another ffmpeg whenever the stream has
@@ -34,8 +38,12 @@ type relay struct {
 	// changedAt is when the stream's media began to differ from those that the process reads; zero
 	// if they do not differ.
 	changedAt time.Time
-	backlog   []byte
-	out       []byte
+	// picture is the stream's picture; the zero value means that it is not known.
+	picture inputPicture
+	// keyAt is when the first key frame of the backlog arrived; zero if none has.
+	keyAt   time.Time
+	backlog []byte
+	out     []byte
 }
 
 // run reads the stream until it or ctx ends, and returns why it has ended.
@@ -79,7 +87,15 @@ func (r *relay) push(ctx context.Context, units []unit, now time.Time) error {
 			if err := r.flush(); err != nil {
 				return err
 			}
-			if err := r.restart(ctx, r.present(now)); err != nil {
+			has := r.present(now)
+			if has[picture] && r.picture == (inputPicture{}) { // it is new, and to be examined first
+				r.stop(now)
+				if err := r.gather(ctx, u, now); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := r.restart(ctx, has); err != nil {
 				return err
 			}
 		}
@@ -102,24 +118,42 @@ func (r *relay) hear(m medium, now time.Time) {
 	r.producer.heard(now)
 }
 
-// gather keeps a unit until it is known which media the stream has, and starts ffmpeg then.
+// gather keeps a unit until it is known which media and which picture the stream has, and starts ffmpeg
+// then.
 func (r *relay) gather(ctx context.Context, u unit, now time.Time) error {
 	if r.since.IsZero() { // neither picture nor sound has arrived yet
 		return nil
 	}
+	if u.medium == picture && u.key && r.keyAt.IsZero() {
+		r.keyAt = now
+		r.backlog = r.backlog[:0] // what came before cannot be shown, and its sound would be late
+	}
 	if !u.setup && u.medium != noMedium {
 		r.backlog = append(r.backlog, u.data...)
 	}
-	both := !r.heardAt[picture].IsZero() && !r.heardAt[sound].IsZero()
-	if !both && now.Sub(r.since) < gatherTime && len(r.backlog) < maxBacklog {
+	has := r.present(now)
+	enough := !r.keyAt.IsZero() && (now.Sub(r.keyAt) >= examineTime || len(r.backlog) >= examineBytes)
+	complete := has[picture] && has[sound] && enough
+	if !complete && now.Sub(r.since) < gatherTime && len(r.backlog) < maxBacklog {
 		return nil
 	}
-	if err := r.restart(ctx, r.present(now)); err != nil {
+	if has[picture] {
+		format, pictureMap, _ := r.producer.stream.input()
+		r.picture = r.ffmpeg.probePicture(ctx, slices.Concat(r.producer.stream.header(has), r.backlog), format, pictureMap)
+	}
+	if err := r.restart(ctx, has); err != nil {
 		return err
 	}
 	r.out = append(r.out, r.backlog...)
-	r.backlog = nil
+	r.backlog, r.keyAt = nil, time.Time{}
 	return nil
+}
+
+// stop ends the present ffmpeg. What the stream sends from now on is gathered until it is known which
+// picture it has.
+func (r *relay) stop(now time.Time) {
+	_ = r.process.finish()
+	r.process, r.changedAt, r.since = nil, time.Time{}, now
 }
 
 // present returns the media that the stream has now. Sound that has ended still counts as present,
@@ -158,7 +192,12 @@ func (r *relay) restart(ctx context.Context, has mediaSet) error {
 		r.process = nil
 	}
 	format, pictureMap, soundMap := r.producer.stream.input()
-	properties := sourceProperties{silent: !has[sound], blind: !has[picture], piped: format, pictureMap: pictureMap, soundMap: soundMap}
+	if !has[picture] {
+		r.picture = inputPicture{} // it may be another one when it comes back
+	}
+	properties := sourceProperties{
+		silent: !has[sound], blind: !has[picture], picture: r.picture, piped: format, pictureMap: pictureMap, soundMap: soundMap,
+	}
 	p, err := r.ffmpeg.start(ctx, properties)
 	if err != nil {
 		return err

@@ -150,6 +150,8 @@ type sourceProperties struct {
 	silent bool // it has no sound
 	blind  bool // it has no picture
 	copied bool // its video is in the house format (package media) and can be copied
+	// picture is the source's picture, as far as it is known.
+	picture inputPicture
 	// piped is ffmpeg's name of the format in which the gateway writes the source to ffmpeg's
 	// standard input; empty if ffmpeg reads the source itself.
 	piped string
@@ -157,13 +159,27 @@ type sourceProperties struct {
 	pictureMap, soundMap string
 }
 
+// output returns the picture that viewers get of a channel's source.
+func (s source) output(c gatewayapi.Channel, properties sourceProperties) outputPicture {
+	in := properties.picture
+	switch {
+	case properties.blind:
+		in = blackPicture
+	case s.scheme == "test":
+		in = inputPicture{width: s.test.width, height: s.test.height, rate: float64(s.test.rate)}
+	}
+	return outputOf(in, c.Picture)
+}
+
 // command returns the arguments that make ffmpeg send a channel's source, in the house format,
 // to a port of the loopback interface. began is the time that ffmpeg's sender reports name for the
 // beginning of picture and sound. Without it, those of picture and of sound would not be comparable.
 func (s source) command(c gatewayapi.Channel, port uint16, began time.Time, properties sourceProperties) []string {
-	args := []string{"-hide_banner", "-nostdin", "-nostats", "-loglevel", "error"}
+	// Without -noautorotate ffmpeg turns only the pictures that say that they are turned, which may be only
+	// the key frames.
+	args := []string{"-hide_banner", "-nostdin", "-nostats", "-loglevel", "error", "-noautorotate"}
 	input, picture, sound := s.input, cmp.Or(properties.pictureMap, "0:v:0"), cmp.Or(properties.soundMap, "0:a:0")
-	rate, gap := defaultFrameRate, defaultKeyFrameGap
+	gap := defaultKeyFrameGap
 	switch {
 	case properties.piped != "":
 		// The rate of pictures, for which ffmpeg would wait for 20 of them, is not needed. What it reads
@@ -171,21 +187,21 @@ func (s source) command(c gatewayapi.Channel, port uint16, began time.Time, prop
 		input = []string{"-protocol_whitelist", "pipe", "-analyzeduration", "1000000", "-fpsprobesize", "0", "-f", properties.piped, "-i", "pipe:0"}
 	case s.scheme == "test":
 		input = s.test.input(c)
-		rate, gap = s.test.rate, s.test.gap
+		gap = s.test.gap
 	case properties.copied:
 		input = []string{"-protocol_whitelist", "file,pipe", "-re", "-f", "concat", "-safe", "0", "-i", "pipe:0"}
 	}
 	args = append(args, input...)
 	if properties.blind {
 		args = append(args, blackInput...)
-		picture, rate, gap = "1:v:0", blackRate, time.Second
+		picture, gap = "1:v:0", time.Second
 	}
 	args = append(args, "-map", picture)
 	video, audio := splitRate(int64(c.BitRate))
 	if properties.copied {
 		args = append(args, "-c:v", "copy", "-bsf:v", "h264_mp4toannexb,dump_extra=freq=keyframe")
 	} else {
-		args = append(args, encoder(s.scheme == "rtsp", video, rate, gap)...)
+		args = append(args, encoder(s.scheme == "rtsp", video, s.output(c, properties), c.Picture, gap)...)
 	}
 	to := fmt.Sprintf("rtp://127.0.0.1:%d?rtcpport=%d&pkt_size=%d", port, port, packetSize)
 	clock := strconv.FormatInt(began.UnixMicro(), 10)
@@ -201,12 +217,12 @@ func (s source) command(c gatewayapi.Channel, port uint16, began time.Time, prop
 		"-application", "lowdelay", "-frame_duration", "20", "-start_time_realtime", clock, "-f", "rtp", "-payload_type", "111", to)
 }
 
-// blackRate is the number of black pictures per second that viewers get of a source without a picture.
-// blackInput holds the arguments that make ffmpeg generate them. Without pictures a player would not
-// begin.
-const blackRate = 10
-
-var blackInput = []string{"-re", "-f", "lavfi", "-i", fmt.Sprintf("color=c=black:s=640x360:r=%d", blackRate)}
+// blackPicture is what viewers see of a source without a picture, and blackInput holds the arguments that
+// make ffmpeg generate it. Without pictures a player would not begin.
+var (
+	blackPicture = inputPicture{width: 640, height: 360, rate: 10}
+	blackInput   = []string{"-re", "-f", "lavfi", "-i", fmt.Sprintf("color=c=black:s=%dx%d:r=%g", blackPicture.width, blackPicture.height, blackPicture.rate)}
+)
 
 // playsPerProcess is how many times one process plays a file.
 const playsPerProcess = 2000
@@ -237,20 +253,21 @@ func splitRate(all int64) (video, audio int64) {
 //
 // ffmpeg drops pictures beyond the given rate, and repeats none (vsync vfr). So it sends no more if
 // timestamps jump, or if a producer sends at once what it could not send for a while.
-func encoder(jumps bool, bitRate int64, rate int, gap time.Duration) []string {
-	pictures := max(int(gap*time.Duration(rate)/time.Second), 1)
-	filters := limitRate(rate) + ",scale='min(1280,iw)':-2"
+func encoder(jumps bool, bitRate int64, out outputPicture, format gatewayapi.Picture, gap time.Duration) []string {
+	rate := strconv.FormatFloat(out.rate, 'f', -1, 64)
+	pictures := max(int(gap.Seconds()*out.rate), 1)
+	filters := limitRate(out.rate) + "," + out.filters(format)
 	if jumps {
-		filters = continuous(fmt.Sprintf("1/(%d*TB)", rate)) + "," + filters
+		filters = continuous("1/("+rate+"*TB)") + "," + filters
 	}
 	return []string{
-		"-vf", filters, "-r", strconv.Itoa(rate), "-vsync", "vfr", "-pix_fmt", "yuv420p",
-		"-c:v", "libx264", "-profile:v", "baseline", "-level:v", "3.1", "-preset", "superfast", "-tune", "zerolatency", "-threads", "1",
+		"-vf", filters, "-r", rate, "-vsync", "vfr", "-pix_fmt", "yuv420p",
+		"-c:v", "libx264", "-profile:v", "baseline", "-level:v", out.level, "-preset", "superfast", "-tune", "zerolatency", "-threads", "1",
 		"-b:v", strconv.FormatInt(bitRate, 10), "-maxrate", strconv.FormatInt(bitRate, 10), "-bufsize", strconv.FormatInt(bitRate/4, 10),
 		"-x264-params", fmt.Sprintf("keyint=%d:min-keyint=%d:scenecut=0:repeat-headers=1:bframes=0:ref=1", pictures, pictures),
 		// keyint counts pictures, of which a source may send fewer. Half a picture makes up for
 		// rounding.
-		"-force_key_frames", fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gte(t,prev_forced_t+%.4f))", gap.Seconds()-0.5/float64(rate)),
+		"-force_key_frames", fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gte(t,prev_forced_t+%.4f))", gap.Seconds()-0.5/out.rate),
 	}
 }
 
@@ -258,9 +275,9 @@ func encoder(jumps bool, bitRate int64, rate int, gap time.Duration) []string {
 // the clock. By the clock it permits a quarter more, after a pause half a second of pictures at once (a
 // token bucket), so that a short stall does no harm. Without it, viewers would get all pictures that a
 // producer sends at once after a pause, none of them current.
-func limitRate(rate int) string {
+func limitRate(rate float64) string {
 	const tokens, last = 0, 1 // variables of the expression: the tokens, and when they were counted
-	refill := fmt.Sprintf("st(%d,min(%g,ld(%d)+%g*max(0,time(0)-ld(%d))));st(%d,time(0))", tokens, max(float64(rate)/2, 1), tokens, 1.25*float64(rate), last, last)
+	refill := fmt.Sprintf("st(%d,min(%g,ld(%d)+%g*max(0,time(0)-ld(%d))));st(%d,time(0))", tokens, max(rate/2, 1), tokens, 1.25*rate, last, last)
 	take := fmt.Sprintf("if(gte(ld(%d),1),st(%d,ld(%d)-1)+1,0)", tokens, tokens, tokens)
-	return fmt.Sprintf("select='if(lt(t-prev_selected_t,%g),0,%s;%s)'", 0.75/float64(rate), refill, take)
+	return fmt.Sprintf("select='if(lt(t-prev_selected_t,%g),0,%s;%s)'", 0.75/rate, refill, take)
 }

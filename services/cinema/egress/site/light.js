@@ -10,7 +10,8 @@ const againTime = 500; // in milliseconds
 
 const head = 9; // bytes before a picture or sound
 const flags = { sound: 1, key: 2, cut: 4 };
-const video = { codec: "avc1.42e01f", optimizeForLatency: true };
+// The level, 5.0, permits the picture of any channel.
+const video = { codec: "avc1.42e032", optimizeForLatency: true };
 const audio = { codec: "opus", sampleRate: 48000, numberOfChannels: 2 };
 
 // why says why there can be no such session in this browser; empty if there can be.
