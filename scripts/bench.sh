@@ -15,10 +15,12 @@ command="go test -run ^\$ -bench . -benchmem -benchtime $benchtime $(echo $packa
   echo "# $command"
   $command
 } | tee "$out"
+status=0
 if [ "$(id -u)" -eq 0 ]; then
   make --no-print-directory build
-  bin/sluice-lab experiment run packet-in agent-relay | tee -a "$out"
+  bin/sluice-lab experiment run packet-in agent-relay | tee -a "$out" || status=$?
 else
   echo 'not root: packet-in and agent-relay, which need network namespaces, were left out' | tee -a "$out"
 fi
 echo "written: $out"
+exit $status # 1 if a claim was missed
