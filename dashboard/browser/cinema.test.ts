@@ -127,6 +127,61 @@ describe("channels", { timeout: 120_000 }, () => {
     await expect.poll(() => cell(egress, /^out1 /, 5)).not.toBe("0");
   });
 
+  test("a channel is added by the keyboard, refused at the field, and removed", async () => {
+    const { page } = visit;
+    const keys = new Keys(page);
+    await page.getByRole("button", { name: "Add a channel" }).press("Enter");
+    const form = page.getByRole("form", { name: "Add a channel" });
+    await expect.poll(() => keys.name()).toBe("Name");
+    await keys.type("Name", "Late News");
+    await keys.tabTo("Number");
+    expect(await keys.value()).toBe("5");
+    await form.getByLabel("Number").fill("1");
+    await keys.type("Bit rate", "2Mbit");
+    const source = form.getByLabel("Source address", { exact: true });
+    await keys.type("Source address", "rtmp://192.0.2.9/live/topsecret");
+    expect(await source.getAttribute("type")).toBe("password");
+    await keys.type("Ingress gateway", "none");
+    await keys.type("Password for viewers", " ticket ");
+    expect(await form.getByLabel("Password for viewers").getAttribute("type")).toBe("password");
+    await keys.tabTo("Show the source address and the passwords");
+    await keys.press("Space");
+    expect(await source.getAttribute("type")).toBe("text");
+    expect(await source.inputValue()).toBe("rtmp://192.0.2.9/live/topsecret");
+    await keys.press("Space");
+    expect(await source.getAttribute("type")).toBe("password");
+    await keys.tabTo("Add");
+    await keys.press("Enter");
+    await expect.poll(() => form.getByLabel("Name").getAttribute("aria-invalid")).toBe("true");
+    expect(await page.locator("#channel-name-error").textContent()).toMatch(/lower-case letters/);
+    await expect.poll(() => keys.name()).toBe("Name");
+    await shot(page, "channel-refused");
+    expect(await barriers(page)).toEqual([]);
+    await page.setViewportSize(phone);
+    expect(await tooWide(page)).toEqual([]);
+    expect(await tooSmall(page)).toEqual([]);
+    await shot(page, "phone-channel-form");
+    await page.setViewportSize(desk);
+    await form.getByLabel("Name").fill("late");
+    await keys.press("Enter");
+    await expect.poll(() => form.getByLabel("Number").getAttribute("aria-invalid")).toBe("true");
+    await expect.poll(() => keys.name()).toBe("Number");
+    await form.getByLabel("Number").fill("5");
+    await form.getByLabel("Bit rate").fill("2MB");
+    await keys.press("Enter");
+    await expect.poll(() => page.locator("#channel-bit_rate-error").textContent()).toMatch(/rate/);
+    await form.getByLabel("Bit rate").fill("2Mbit");
+    await keys.press("Enter");
+    await page.getByText("The channel late was added.").waitFor();
+    await expect.poll(() => keys.name()).toBe("The channel late was added.");
+    await expect.poll(() => cell(channels, / late/, 2)).toMatch(/rtmp:\/\/192\.0\.2\.9.*with a password$/);
+    expect(await page.content()).not.toContain("topsecret");
+    await page.getByRole("button", { name: "Remove channel late" }).press("Enter");
+    await page.getByRole("button", { name: "Remove it" }).press("Enter");
+    await page.getByText("The channel late was removed.").waitFor();
+    await expect.poll(() => row(channels, / late/).count()).toBe(0);
+  });
+
   test("everything is reached by the keyboard", async () => expect(await unreached(visit.page)).toEqual([]));
 
   test("a phone is usable, light and dark", async () => {

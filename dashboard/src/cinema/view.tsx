@@ -32,7 +32,7 @@ export function Cinema() {
       <Panel id="cinema-status" title="Cinema" problem={lineup.problem}>
         {asked ? <p>{summary(channels.value, viewers.value, egress.value, lineup.value)}</p> : <p class="soft">Asking the controller.</p>}
       </Panel>
-      <Channels channels={channels} chosen={chosen} choose={setChosen} />
+      <Channels channels={channels} chosen={chosen} choose={setChosen} refresh={refresh} />
       <TreePanel trees={trees} channel={channels.value.find((c) => c.name === chosen)} viewers={viewers.value} egress={egress.value} />
       <EgressGateways gateways={egress} viewers={viewers.value} lineup={lineup.value} refresh={refresh} />
       <IngressGateways gateways={ingress} channels={channels.value} refresh={refresh} />

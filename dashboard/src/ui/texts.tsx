@@ -8,6 +8,8 @@ export interface Text {
   hint: string;
   /** Whether it is left out of the request while it is empty. */
   optional?: boolean;
+  /** Whether it is hidden while it is typed. */
+  secret?: boolean;
   read(text: string): unknown;
 }
 
@@ -31,17 +33,19 @@ interface Props {
   values: Values;
   errors: Map<string, string[]>;
   change(values: Values): void;
+  /** Whether secrets are shown. */
+  shown?: boolean;
 }
 
-export function Texts({ form, texts, values, errors, change }: Props) {
+export function Texts({ form, texts, values, errors, change, shown = false }: Props) {
   return (
     <div class="fields">
-      {texts.map(({ field, label, hint, optional }) => {
+      {texts.map(({ field, label, hint, optional, secret }) => {
         const id = `${form}-${field}`;
         return (
           <Field key={field} id={id} label={label} hint={hint} errors={errors.get(field)}>
             <input
-              {...described(id, errors.get(field))} name={field} autocomplete="off" aria-required={!optional} value={values[field] ?? ""}
+              {...described(id, errors.get(field))} name={field} type={secret && !shown ? "password" : "text"} autocomplete={secret ? "new-password" : "off"} spellcheck={!secret} aria-required={!optional} value={values[field] ?? ""}
               onInput={(e) => change({ ...values, [field]: e.currentTarget.value })}
             />
           </Field>
