@@ -12,7 +12,7 @@ import (
 func (g *Gateway) newServer() *control.Server[gatewayapi.ChannelEvent, gatewayapi.ChannelState] {
 	s := control.NewServer[gatewayapi.ChannelEvent](control.Options[gatewayapi.ChannelState]{
 		Log: g.log, MaxSessions: g.cfg.MaxChannels, Status: g.status, Sessions: func() int { return len(g.list()) },
-		Live: g.live, Totals: g.trafficTotals, Metrics: g.registry(),
+		Live: g.live, Totals: g.trafficTotals, Drift: g.drift.List, Metrics: g.registry(),
 	})
 	control.Handle(s, "PUT /v1/channels/{name}", func(r *http.Request, in gatewayapi.Channel) (out control.Nothing, err error) {
 		source, err := g.checkChannel(r.PathValue("name"), in)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
@@ -37,6 +38,8 @@ type Gateway struct {
 
 	changes sync.Mutex // serializes changes of the channels
 
+	drift *drift.Counts
+
 	mu       sync.Mutex
 	channels map[string]*channel
 }
@@ -59,29 +62,41 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("ingress gateway: %w", err)
 	}
 	cfg.FFmpeg = cmp.Or(cfg.FFmpeg, "ffmpeg")
+	var things []drift.Thing
 	if cfg.openOutput == nil {
 		if _, err := linkOf(cfg.Data); err != nil {
 			return nil, err
 		}
-		cfg.openOutput = (&outputs{from: cfg.Data, log: cfg.Log, neighbours: map[netip.Addr]int{}}).open
+		o := newOutputs(cfg.Data, cfg.Log)
+		cfg.openOutput, things = o.open, append(things, o.thing())
 	}
 	g := &Gateway{
 		cfg: cfg, log: cfg.Log, tasks: tasks.New(), bursts: make(chan struct{}, maxBursts), channels: map[string]*channel{},
+		drift: drift.NewCounts(cfg.Log),
 	}
 	g.totals.refusals.Burst = 20
 	g.thumbnails = gatewayapi.NewThumbnails(g.thumbnail)
 	g.warnings = programWarnings(cfg.FFmpeg)
 	g.server = g.newServer()
-	if err := g.start(); err != nil {
+	if err := g.start(things); err != nil {
 		g.Close()
 		return nil, err
 	}
 	return g, nil
 }
 
-// start opens the gateway's listeners and starts its goroutines.
-func (g *Gateway) start() error {
-	var err error
+// start opens the gateway's listeners and starts its goroutines, which also keep things as they were
+// declared.
+func (g *Gateway) start(things []drift.Thing) error {
+	keeper, err := drift.Open(g.drift, things...)
+	if err != nil {
+		return err
+	}
+	g.tasks.Start(func(ctx context.Context) {
+		if err := keeper.Run(ctx); err != nil {
+			g.log.Error("what other programs change in the kernel is no longer restored", "error", err)
+		}
+	})
 	if g.public, err = openPublic(g); err != nil {
 		return err
 	}

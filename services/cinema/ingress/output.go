@@ -1,17 +1,21 @@
 package ingress
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/drift"
 )
 
 // mediaMAC is the destination MAC address of datagrams to a media address. No interface has it.
@@ -36,7 +40,18 @@ type outputs struct {
 	log  *slog.Logger
 
 	mu         sync.Mutex
-	neighbours map[netip.Addr]int // number of outputs by media address
+	neighbours map[netip.Addr]*mediaNeighbour // by media address
+}
+
+// mediaNeighbour is the neighbour entry of a media address.
+type mediaNeighbour struct {
+	link    netlink.Link
+	outputs int // that send to the address
+}
+
+// newOutputs returns outputs from a data address of the gateway.
+func newOutputs(from netip.Addr, log *slog.Logger) *outputs {
+	return &outputs{from: from, log: log, neighbours: map[netip.Addr]*mediaNeighbour{}}
 }
 
 // open opens a socket that sends from the gateway's data address and the given port. It binds the
@@ -103,13 +118,53 @@ func linkOf(addr netip.Addr) (netlink.Link, error) {
 func (o *outputs) addNeighbour(to netip.Addr, by netlink.Link) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.neighbours[to] == 0 {
+	n := o.neighbours[to]
+	if n == nil {
 		if err := netlink.NeighSet(neighbour(to, by)); err != nil {
 			return fmt.Errorf("neighbour %v: %w (the gateway needs CAP_NET_ADMIN)", to, err)
 		}
+		n = &mediaNeighbour{link: by}
+		o.neighbours[to] = n
 	}
-	o.neighbours[to]++
+	n.outputs++
 	return nil
+}
+
+// thing returns the neighbour entries as a thing that is kept as declared. They go, for instance,
+// when the interface is set down.
+func (o *outputs) thing() drift.Thing {
+	return drift.Thing{
+		Name: "neighbour entries of media addresses", After: []drift.Notification{drift.Neighbours, drift.Links},
+		Restore: func(context.Context) (int, error) { return o.restore() },
+	}
+}
+
+// restore sets the neighbour entries again that are missing or were changed, and returns their
+// number.
+func (o *outputs) restore() (differences int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known := map[int][]netlink.Neigh{} // by index of the interface
+	for to, n := range o.neighbours {
+		index := n.link.Attrs().Index
+		if known[index] == nil {
+			list, err := netlink.NeighList(index, unix.AF_INET)
+			if err != nil {
+				return differences, fmt.Errorf("neighbours of %s: %w", n.link.Attrs().Name, err)
+			}
+			known[index] = append([]netlink.Neigh{}, list...)
+		}
+		if slices.ContainsFunc(known[index], func(k netlink.Neigh) bool {
+			return k.IP.Equal(to.AsSlice()) && k.State&netlink.NUD_PERMANENT != 0 && bytes.Equal(k.HardwareAddr, mediaMAC)
+		}) {
+			continue
+		}
+		differences++
+		if err := netlink.NeighSet(neighbour(to, n.link)); err != nil {
+			return differences, fmt.Errorf("neighbour %v of %s: %w", to, n.link.Attrs().Name, err)
+		}
+	}
+	return differences, nil
 }
 
 // removeNeighbour removes an output to a media address from the count. It removes the address's
@@ -117,7 +172,8 @@ func (o *outputs) addNeighbour(to netip.Addr, by netlink.Link) error {
 func (o *outputs) removeNeighbour(to netip.Addr, by netlink.Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.neighbours[to]--; o.neighbours[to] > 0 {
+	n := o.neighbours[to]
+	if n.outputs--; n.outputs > 0 {
 		return
 	}
 	delete(o.neighbours, to)

@@ -25,7 +25,7 @@ import (
 func TestOutput(t *testing.T) {
 	gw, peer := newHosts(t)
 	taken := capture(t, peer)
-	o := &outputs{from: gwAddr, log: slog.New(slog.DiscardHandler), neighbours: map[netip.Addr]int{}}
+	o := newOutputs(gwAddr, slog.New(slog.DiscardHandler))
 	var outs []output
 	for _, number := range []uint16{7, 8} {
 		out := openIn(t, gw, o, number)
@@ -72,6 +72,42 @@ func TestOutput(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestNeighboursAreRestored checks that the neighbour entry of a media address is restored when it is
+// removed, changed, or lost with the state of its interface, and not when it is no longer needed.
+func TestNeighboursAreRestored(t *testing.T) {
+	gw, _ := newHosts(t)
+	o := newOutputs(gwAddr, slog.New(slog.DiscardHandler))
+	out := openIn(t, gw, o, 7)
+	for _, change := range [][]string{
+		nil,
+		{"ip neigh del " + mediaAddr.String() + " dev " + dev},
+		{"ip neigh replace " + mediaAddr.String() + " lladdr 02:00:00:00:00:99 nud permanent dev " + dev},
+		{"ip neigh replace " + mediaAddr.String() + " lladdr " + mediaMAC.String() + " nud reachable dev " + dev},
+		{"ip link set " + dev + " down", "ip link set " + dev + " up"},
+	} {
+		for _, c := range change {
+			gw.Run("sh", "-c", c)
+		}
+		for i, want := range []int{min(len(change), 1), 0} {
+			gw.Must(func() error {
+				if n, err := o.thing().Restore(t.Context()); n != want || err != nil {
+					t.Errorf("%q: comparison %d has found %d differences, want %d: %v", change, i, n, want, err)
+				}
+				return nil
+			})
+		}
+		wantNeighbour(t, gw, true)
+	}
+	closeIn(t, gw, out)
+	gw.Must(func() error {
+		if n, err := o.restore(); n != 0 || err != nil {
+			t.Errorf("without outputs: %d differences, %v", n, err)
+		}
+		return nil
+	})
+	wantNeighbour(t, gw, false)
 }
 
 // gwAddr and peerAddr are the addresses of newHosts on their interfaces dev.

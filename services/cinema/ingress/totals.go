@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/pki"
 )
@@ -41,6 +42,7 @@ func (g *Gateway) registry() *prometheus.Registry {
 		counter("producers_refused_total", "Producers that were refused.", &t.refused),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "sluice", Subsystem: "cinema_ingress", Name: "channels", Help: "Channels now."},
 			func() float64 { return float64(len(g.list())) }),
+		drift.NewCollector("cinema_ingress", g.drift.List),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if len(g.cfg.Certificates) > 0 {
 		r.MustRegister(pki.NewExpiry(func() map[string]string { return g.cfg.Certificates }))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/services/qos/mark"
 )
@@ -48,16 +49,25 @@ const (
 type Options struct {
 	// Database is the local database's socket; see ovsdb.CheckTarget.
 	Database string
-	Log      *slog.Logger
+	// Drift records the filters and queues that had gone and were set up again.
+	Drift *drift.Counts
+	Log   *slog.Logger
 }
 
 // Daemon keeps the classifier filters of one network namespace up to date.
 type Daemon struct {
 	client       *ovsdb.Client
 	log          *slog.Logger
+	drift        *drift.Counts
 	socket       uint64 // size of the send socket's buffer, in bytes
-	limits       map[leafAt]uint32
+	limits       map[leafAt]leafLimit
 	loggedFaults map[string]string // faults logged, by port
+}
+
+// leafLimit is the limit of a leaf's queue, and when it was set.
+type leafLimit struct {
+	packets uint32
+	set     time.Time
 }
 
 // New returns a daemon that does nothing until Run.
@@ -69,7 +79,7 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("classifier: %w", err)
 	}
-	return &Daemon{client: client, log: o.Log, socket: sendBuffer(), limits: map[leafAt]uint32{}, loggedFaults: map[string]string{}}, nil
+	return &Daemon{client: client, log: o.Log, drift: o.Drift, socket: sendBuffer(), limits: map[leafAt]leafLimit{}, loggedFaults: map[string]string{}}, nil
 }
 
 // sendBuffer returns the size of the buffer of the switch's send socket, in bytes.
@@ -95,8 +105,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if state != seen {
 			seen, since = state, time.Now()
 		}
-		pause := pollInterval
-		if state != nil && d.sync(ctx, state) && time.Since(since) < fastPollTime {
+		pause, settled := pollInterval, time.Since(since) > fastPollTime
+		if state != nil && d.sync(ctx, state, settled) && !settled {
 			pause = fastPoll
 		}
 		timer := time.NewTimer(pause)
@@ -112,15 +122,16 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 // sync updates the kernel from the database, and writes into the database what the kernel holds. It
 // reports whether Open vSwitch has yet to create something that the database asks for, so that sync
-// has to be called again.
-func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
+// has to be called again. settled reports whether the database has not changed lately, so that what
+// is missing was removed.
+func (d *Daemon) sync(ctx context.Context, state *ovsdb.State, settled bool) (again bool) {
 	k, err := readKernel()
 	if err != nil {
 		d.logFault("", err)
 		return true
 	}
 	d.logFault("", nil)
-	maps.DeleteFunc(d.limits, func(at leafAt, _ uint32) bool { return !k.leaves[at] })
+	maps.DeleteFunc(d.limits, func(at leafAt, _ leafLimit) bool { return !k.leaves[at] })
 	for _, b := range state.Bridges {
 		if b.Datapath != ovsdb.Userspace {
 			continue // in a kernel datapath set_queue alone is enough
@@ -129,7 +140,10 @@ func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
 			if p.QoS == nil || p.QoS.Type != ovsdb.TypeHTB {
 				continue
 			}
-			installed, err := d.syncPort(k, p)
+			installed, restored, err := d.syncPort(k, p)
+			if settled && restored > 0 {
+				d.drift.Record("classes of "+p.Name, restored, err, time.Now())
+			}
 			if known := mark.List(installed.Marks); known != p.QoS.Tags[mark.TagKnown] {
 				err = errors.Join(err, d.client.SetTag(ctx, p, mark.TagKnown, known))
 			}
@@ -156,30 +170,37 @@ func (d *Daemon) logFault(port string, err error) {
 	}
 }
 
-// syncPort updates one port in the kernel, and returns the table of its filter.
-func (d *Daemon) syncPort(k *kernel, p ovsdb.Port) (installed Table, err error) {
+// syncPort updates one port in the kernel. It returns the table of its filter, and the number of
+// filters and queues that it has set up.
+func (d *Daemon) syncPort(k *kernel, p ovsdb.Port) (installed Table, added int, err error) {
 	t, err := tableOf(p.QoS)
 	if err != nil {
-		return Table{}, err
+		return Table{}, 0, err
 	}
 	link, err := netlink.LinkByName(p.Name)
 	if err != nil {
-		return Table{}, fmt.Errorf("interface %s: %w", p.Name, errNotYet)
+		return Table{}, 0, fmt.Errorf("interface %s: %w", p.Name, errNotYet)
 	}
 	if !k.buckets[link.Attrs().Index] {
-		return Table{}, fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
+		return Table{}, 0, fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
 	}
-	if err := classify(link, t); err != nil {
-		return Table{}, err
+	classified, err := classify(link, t)
+	if err != nil {
+		return Table{}, 0, err
+	}
+	if classified {
+		added++
 	}
 	if p.QoS.Owner() == "" {
-		return t, nil // foreign queues keep the limits that their owner sets
+		return t, added, nil // foreign queues keep the limits that their owner sets
 	}
-	return t, d.setLimits(k, link, p.QoS, t)
+	queues, err := d.setLimits(k, link, p.QoS, t)
+	return t, added + queues, err
 }
 
-// setLimits sets the limits of the queues of a port's classes.
-func (d *Daemon) setLimits(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table) error {
+// setLimits sets the limits of the queues of a port's classes, and returns the number of queues that
+// did not exist. It sets each limit again at times, because the kernel does not tell of changes.
+func (d *Daemon) setLimits(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table) (added int, err error) {
 	others := len(qos.Queues)
 	if t.Probes != 0 {
 		others--
@@ -190,15 +211,18 @@ func (d *Daemon) setLimits(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table
 			limit = probePackets
 		}
 		at := leafAt{link.Attrs().Index, classOf(q.ID)}
-		if k.leaves[at] && d.limits[at] == limit {
+		if known := d.limits[at]; k.leaves[at] && known.packets == limit && time.Since(known.set) < drift.DefaultInterval {
 			continue
 		}
 		if err := setLimit(link, at.class, limit); err != nil {
-			return err
+			return added, err
 		}
-		d.limits[at] = limit
+		if !k.leaves[at] {
+			added++
+		}
+		d.limits[at] = leafLimit{limit, time.Now()}
 	}
-	return nil
+	return added, nil
 }
 
 // queueLimit returns the number of packets that may wait in each of a port's queues: the packets

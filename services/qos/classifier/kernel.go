@@ -84,27 +84,27 @@ func ownFilters(link netlink.Link) (map[string]netlink.Filter, error) {
 }
 
 // classify installs the filter of a table at an interface, or removes this package's
-// filters if the table is empty. Replacing a filter is a single step: no packet passes
-// unclassified meanwhile.
-func classify(link netlink.Link, t Table) error {
+// filters if the table is empty. It reports whether it had to install the filter. Replacing a filter
+// is a single step: no packet passes unclassified meanwhile.
+func classify(link netlink.Link, t Table) (installed bool, err error) {
 	have, err := ownFilters(link)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if t.isEmpty() {
 		for name, f := range have {
 			if err := netlink.FilterDel(f); err != nil {
-				return fmt.Errorf("remove filter %s from %s: %w", name, link.Attrs().Name, err)
+				return false, fmt.Errorf("remove filter %s from %s: %w", name, link.Attrs().Name, err)
 			}
 		}
-		return nil
+		return false, nil
 	}
 	if have[t.filterName()] != nil {
-		return nil
+		return false, nil
 	}
 	p, err := t.load()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer p.Close() // the filter keeps the program loaded
 	err = netlink.FilterReplace(&netlink.BpfFilter{
@@ -112,9 +112,9 @@ func classify(link netlink.Link, t Table) error {
 		Fd:          p.FD(), Name: t.filterName(),
 	})
 	if err != nil {
-		return fmt.Errorf("filter of %s: %w", link.Attrs().Name, err)
+		return false, fmt.Errorf("filter of %s: %w", link.Attrs().Name, err)
 	}
-	return nil
+	return true, nil
 }
 
 // setLimit gives a class a queue of its own with a limit in packets, or changes the limit. The
