@@ -175,6 +175,7 @@ func TestNotificationsOfTheKernel(t *testing.T) {
 		"neighbours":      {Neighbours, []string{"ip", "neigh", "add", "10.0.0.9", "lladdr", "02:00:00:00:00:01", "dev", "x"}},
 		"traffic control": {TrafficControl, []string{"tc", "qdisc", "add", "dev", "x", "clsact"}},
 		"addresses":       {Addresses, []string{"ip", "addr", "add", "10.0.0.1/24", "dev", "x"}},
+		"IPv6 addresses":  {Addresses6, []string{"ip", "addr", "add", "fd00::1/64", "dev", "x", "nodad"}},
 		"routes":          {Routes, []string{"ip", "route", "add", "10.9.0.0/24", "dev", "x"}},
 		"rules":           {Rules, []string{"ip", "rule", "add", "from", "10.0.0.1", "lookup", "100"}},
 		"rules of IPv6":   {Rules6, []string{"ip", "-6", "rule", "add", "from", "fd00::1", "lookup", "100"}},

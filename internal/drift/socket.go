@@ -21,6 +21,7 @@ var (
 	Neighbours     = Notification{unix.NETLINK_ROUTE, unix.RTNLGRP_NEIGH}
 	TrafficControl = Notification{unix.NETLINK_ROUTE, unix.RTNLGRP_TC}
 	Addresses      = Notification{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR}
+	Addresses6     = Notification{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV6_IFADDR}
 	Routes         = Notification{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_ROUTE}
 	Rules          = Notification{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_RULE}
 	Rules6         = Notification{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV6_RULE}

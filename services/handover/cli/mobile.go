@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/openflow"
@@ -225,6 +226,7 @@ func mobileStatusCommand(app *commands.App) *cobra.Command {
 		Args: command.NoArgs,
 	}
 	interfaces := commands.Table[mobile.InterfaceStatus]("name mac present link silent sends receives signal=DBM loss rtt_ns=RTT cost sent_packets=SENT received_packets=RECEIVED doubled_packets=TWICE barred")
+	restored := commands.Table[drift.Count]("thing=RESTORED times last error")
 	moved := commands.Table[mobile.Move]("at=MOVED from to lease_ns=LEASE switch_ns=SWITCH why error")
 	socket := socketFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -240,13 +242,17 @@ func mobileStatusCommand(app *commands.App) *cobra.Command {
 			s.Moves = s.Moves[n:]
 		}
 		return app.Print(s, func(w io.Writer) {
-			all, latest := s.Interfaces, s.Moves
-			s.Interfaces, s.Moves = nil, nil
+			all, latest, drifted := s.Interfaces, s.Moves, s.Drift
+			s.Interfaces, s.Moves, s.Drift = nil, nil, nil
 			commands.Fields(w, s)
 			fmt.Fprintln(w)
 			interfaces(w, all)
 			fmt.Fprintln(w)
 			moved(w, latest)
+			if len(drifted) > 0 {
+				fmt.Fprintln(w)
+				restored(w, drifted)
+			}
 		})
 	}
 	cmd.Flags().IntVar(&moves, "moves", 5, "how many of the latest moves to show, at most 64")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/mobile"
 	"github.com/sluice-net/sluice/services/handover/mobile/lease"
@@ -45,13 +46,13 @@ func TestMobileStatus(t *testing.T) {
 			{Name: "eth0"},
 		},
 		Moves:  []mobile.Move{{From: "a", To: "b", Why: "first"}, {From: "b", To: "wlan0", Why: "second", Lease: 2 * time.Millisecond, Switch: 50 * time.Microsecond}},
-		Orders: "connected",
+		Orders: "connected", Drift: []drift.Count{{Thing: "interface wlan0", Times: 7}},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s) })
 	socket := mobileDaemon(t, mux)
 	_, out, _ := sluice(t, "mobile", "status", "--socket", socket, "--moves", "1")
-	for _, want := range []string{"10.8.0.10/24", "-61", "5 %", "1.23ms", "SENDS", "no DHCP server answers", "second", "wish", "connected"} {
+	for _, want := range []string{"10.8.0.10/24", "-61", "5 %", "1.23ms", "SENDS", "no DHCP server answers", "second", "wish", "connected", "RESTORED", "interface wlan0  7"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/mobile/device"
 	"github.com/sluice-net/sluice/services/handover/mobile/lease"
@@ -46,6 +47,9 @@ type Daemon struct {
 	neighbourSet time.Time
 	moves        []Move
 	count        Counters
+	// drift counts what other programs have changed, and keeper restores it. keeper is nil in tests.
+	drift  *drift.Counts
+	keeper *drift.Keeper
 }
 
 // iface is the loop's state of an interface.
@@ -107,7 +111,7 @@ func newDaemon(cfg Config, sys system, path forwarder) *Daemon {
 		cfg: cfg, log: cfg.Log, sys: sys, path: path,
 		selector: policy.Selector{Rules: cfg.Policy},
 		inbox:    inbox{functions: make(chan func(), inboxSize)},
-		started:  time.Now(),
+		started:  time.Now(), drift: drift.NewCounts(cfg.Log),
 	}
 	d.leaseholder = leaseholder{d: d, client: lease.New(lease.Config{
 		MAC: cfg.VNIMAC, HostName: cfg.HostName, Sign: cfg.Sign, Retransmit: cfg.Retransmit, Log: cfg.Log,
@@ -143,6 +147,13 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	})
 	if control != nil {
 		d.wg.Go(func() { failed <- d.serve(ctx, control) })
+	}
+	if d.keeper != nil {
+		d.wg.Go(func() {
+			if err := d.keeper.Run(ctx); err != nil {
+				d.log.Error("what other programs change on the device is no longer restored", "error", err)
+			}
+		})
 	}
 	if d.cfg.Orders != nil {
 		d.wg.Go(func() { d.orders.follow(ctx) })

@@ -3,6 +3,7 @@ package mobile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
@@ -171,6 +173,45 @@ func TestDeviceIsPutBack(t *testing.T) {
 	}
 }
 
+// TestDeviceIsKept checks that a connection goes on after other programs have changed what the daemon
+// has set up, that the daemon counts that, and that the device is as before when it ends.
+func TestDeviceIsKept(t *testing.T) {
+	f := newField(t)
+	before := f.picture()
+	c := f.start(both...)
+	f.until(c, "joined", active("eth0"))
+	f.settle()
+	conn := f.connection()
+	counted := func(thing string, times uint64) func(mobile.Status) bool {
+		return func(s mobile.Status) bool {
+			return slices.ContainsFunc(s.Drift, func(d drift.Count) bool { return d.Thing == thing && d.Times >= times && d.Error == "" })
+		}
+	}
+	for _, x := range []struct {
+		change, thing string
+		times         uint64
+	}{
+		{"tc qdisc del dev vni clsact && tc qdisc del dev eth0 clsact", "datapath of vni", 2},
+		{"ip addr flush dev vni", "address and routes of vni", 1},
+		{"ip route flush dev vni", "address and routes of vni", 2},
+		{"ip addr add 192.0.2.99/24 dev eth0", "interface eth0", 1},
+		{"echo 0 >/proc/sys/net/ipv6/conf/vni/disable_ipv6", "net.ipv6.conf.vni.disable_ipv6", 1},
+		{"ip link del vni", "datapath of vni", 3},
+	} {
+		f.device.Run("sh", "-c", x.change)
+		f.until(c, "restored after "+x.change, counted(x.thing, x.times))
+		f.until(c, "has its address after "+x.change, func(mobile.Status) bool {
+			now := f.device.Run("ip", "-4", "addr", "show")
+			return strings.Contains(now, "inet "+address) && !strings.Contains(now, "192.0.2.99")
+		})
+		conn.works()
+	}
+	f.end(unix.SIGTERM)
+	if after := f.picture(); after != before {
+		t.Errorf("the device is now:\n%s\nit was:\n%s", after, before)
+	}
+}
+
 func TestRestoreWithoutADaemon(t *testing.T) {
 	f := newField(t)
 	before := f.picture()
@@ -198,12 +239,15 @@ func TestTwoDaemons(t *testing.T) {
 	f := newField(t)
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
-	first := f.cmd
-	f.start(both...)
-	if err := f.cmd.Wait(); err == nil || !strings.Contains(f.said(), "another process has it") {
-		t.Errorf("a second daemon ran: %v", err)
+	first, dir := f.cmd, f.dir
+	for _, f.dir = range []string{dir, t.TempDir()} { // the second one has a folder of its own
+		said := len(f.said())
+		f.start(both...)
+		if err := f.cmd.Wait(); err == nil || !strings.Contains(f.said()[said:], fmt.Sprintf("another process has it: %d (", first.Process.Pid)) {
+			t.Errorf("a second daemon with the state in %s ran: %v: %s", f.dir, err, f.said()[said:])
+		}
 	}
-	f.cmd = first
+	f.cmd, f.dir = first, dir
 	f.until(c, "still there", active("eth0"))
 	f.end(unix.SIGTERM)
 }

@@ -27,6 +27,8 @@ type leaseholder struct {
 	d      *Daemon
 	client *lease.Client
 	lease  *lease.Lease // nil for none
+	// configured reports whether the virtual interface has been configured by a lease.
+	configured bool
 	// renewal is the goroutine that renews the lease, or nil.
 	renewal *task
 }
@@ -55,7 +57,9 @@ func (h *leaseholder) accept(l lease.Lease) {
 
 // configure configures the virtual interface by the lease.
 func (h *leaseholder) configure() {
-	if err := h.d.sys.configure(*h.lease); err != nil {
+	err := h.d.sys.configure(*h.lease)
+	h.configured = err == nil
+	if err != nil {
 		h.d.log.Error("the virtual interface could not be configured by the lease", "error", err)
 	}
 }
@@ -142,7 +146,7 @@ func (h *leaseholder) leaseLost(t *task, err error) {
 	if err := h.d.sys.unconfigure(); err != nil {
 		h.d.log.Warn("an expired address could not be removed from the virtual interface", "error", err)
 	}
-	h.lease = nil
+	h.lease, h.configured = nil, false
 	h.save()
 	for _, i := range h.d.interfaces {
 		i.joined = false

@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 
+	"github.com/sluice-net/sluice/internal/drift"
+	"github.com/sluice-net/sluice/internal/folderlock"
 	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath/ebpf"
@@ -32,6 +34,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			cfg.Log.Error("not all changes could be undone", "error", err)
 		}
 	}
+	lock, err := folderlock.TakeNamespace(lockDir, "mobile-"+cfg.VNI)
+	switch {
+	case errors.Is(err, folderlock.ErrBusy):
+		return fmt.Errorf("mobile: only one daemon can have the virtual interface: %w", err)
+	case err != nil: // for instance without root, but with the capabilities
+		cfg.Log.Warn("a daemon with the same virtual interface and another folder for its state is not noticed", "error", err)
+	default:
+		defer lock.Close()
+	}
 	var listener net.Listener
 	if cfg.Socket != "" {
 		if listener, err = listen.Unix(cfg.Socket, cfg.SocketGroup); err != nil {
@@ -52,9 +63,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("mobile: %w", err)
 	}
 	d := newDaemon(cfg, &machine{cfg: cfg, journal: journal}, path)
+	if d.keeper, err = drift.Open(d.drift, append(d.things(), device.NoIPv6Thing(cfg.VNI))...); err != nil {
+		return fmt.Errorf("mobile: %w", err)
+	}
 	cfg.Log.Info("running", "vni", cfg.VNI, "address", cfg.VNIMAC, "interfaces", len(cfg.Interfaces))
 	return d.run(ctx, listener)
 }
+
+// lockDir is the folder of the lock that a daemon has on its virtual interface.
+const lockDir = "/run/sluice"
 
 // owns reports whether a change of an earlier daemon concerns an interface, setting or file that this
 // daemon uses as well.

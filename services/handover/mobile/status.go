@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/drift"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/mobile/lease"
 )
@@ -42,6 +43,8 @@ type Status struct {
 	// Moves holds the latest moves, in the order of time.
 	Moves    []Move   `json:"moves"`
 	Counters Counters `json:"counters"`
+	// Drift counts what was not as the daemon has set it up, because another program had changed it.
+	Drift []drift.Count `json:"drift,omitempty"`
 	// Orders describes the state of the connection to the controller that gives orders.
 	Orders string `json:"orders,omitempty"`
 }
@@ -113,7 +116,7 @@ func (d *Daemon) status() Status {
 		Version: d.cfg.Version, Device: d.cfg.Device, Started: d.started,
 		VNI:       VNI{Name: d.cfg.VNI, MAC: d.cfg.VNIMAC},
 		Requested: d.requested, RequestedUntil: d.requestedUntil,
-		Moves: slices.Clone(d.moves), Counters: d.count, Interfaces: []InterfaceStatus{}, Orders: d.orders.state,
+		Moves: slices.Clone(d.moves), Counters: d.count, Interfaces: []InterfaceStatus{}, Drift: d.drift.List(), Orders: d.orders.state,
 	}
 	if s.Moves == nil {
 		s.Moves = []Move{}

@@ -41,6 +41,10 @@ type system interface {
 	// configure configures the virtual interface by a lease.
 	configure(l lease.Lease) error
 	unconfigure() error
+	// restoreLease and restoreAdopted restore what configure and adopt have made of an interface, and
+	// return the number of differences that they have found.
+	restoreLease(l lease.Lease) (int, error)
+	restoreAdopted(name string) (int, error)
 	neighbour(router netip.Addr, mac openflow.MAC) error
 	// dhcp opens a socket for DHCP on an interface, and probes a socket for the answers to probes.
 	dhcp(index int) (conn, error)
@@ -53,6 +57,7 @@ type forwarder interface {
 	Attach(ctx context.Context, i datapath.Interface) error
 	Detach(ctx context.Context, name string) error
 	FitMTU(ctx context.Context) error
+	Restore(ctx context.Context) (differences int, err error)
 	Use(ctx context.Context, send string, receive []string) error
 	SendAgain(within time.Duration, gateway openflow.MAC) (sent int, err error)
 	Stats() (datapath.Stats, error)
@@ -91,6 +96,12 @@ func (m *machine) configure(l lease.Lease) error {
 	}
 	return err
 }
+
+func (m *machine) restoreLease(l lease.Lease) (int, error) {
+	return device.RestoreLease(m.cfg.VNI, l, m.cfg.Metric)
+}
+
+func (m *machine) restoreAdopted(name string) (int, error) { return device.RestoreAdopted(name) }
 
 func (m *machine) unconfigure() error { return device.Unconfigure(m.cfg.VNI) }
 

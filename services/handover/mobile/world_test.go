@@ -31,6 +31,7 @@ type world struct {
 	links      map[string]device.Link
 	report     func(device.Link)
 	configured []string
+	restored   []string // what was compared with its declaration
 	neighbour  openflow.MAC
 	radios     map[string]device.Radio
 	stop       context.CancelFunc
@@ -82,6 +83,20 @@ func (w *world) unconfigure() error {
 	defer w.mu.Unlock()
 	w.configured = append(w.configured, "none")
 	return nil
+}
+
+func (w *world) restoreLease(l lease.Lease) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.restored = append(w.restored, l.Address.String())
+	return 2, nil
+}
+
+func (w *world) restoreAdopted(name string) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.restored = append(w.restored, name)
+	return 1, nil
 }
 
 func (w *world) neighbourIs() openflow.MAC {

@@ -150,32 +150,42 @@ func strip(link netlink.Link, quieten bool, quiet string) error {
 			return err
 		}
 	}
-	// Routes are removed first, because some of them do not go away with an address.
-	for _, family := range families {
-		routes, err := routesOf(link, family)
-		if err != nil {
-			return err
-		}
-		for _, r := range routes {
-			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("route to %v: %w", r.Dst, err)
-			}
-		}
-	}
-	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
-	if err != nil {
-		return fmt.Errorf("addresses: %w", err)
-	}
-	for _, a := range addresses {
-		// A secondary address is removed together with its primary one.
-		if err := netlink.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-			return fmt.Errorf("address %v: %w", a.IPNet, err)
-		}
+	if _, err := removeAll(link); err != nil {
+		return err
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set it up: %w", err)
 	}
 	return nil
+}
+
+// removeAll removes a link's addresses and routes, and returns their number.
+func removeAll(link netlink.Link) (removed int, err error) {
+	// Routes are removed first, because some of them do not go away with an address.
+	for _, family := range families {
+		routes, err := routesOf(link, family)
+		if err != nil {
+			return removed, err
+		}
+		for _, r := range routes {
+			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+				return removed, fmt.Errorf("route to %v: %w", r.Dst, err)
+			}
+			removed++
+		}
+	}
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return removed, fmt.Errorf("addresses: %w", err)
+	}
+	for _, a := range addresses {
+		// A secondary address is removed together with its primary one.
+		if err := netlink.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return removed, fmt.Errorf("address %v: %w", a.IPNet, err)
+		}
+		removed++
+	}
+	return removed, nil
 }
 
 // readSysctl returns the change for a kernel setting, and reports whether the setting has another

@@ -88,7 +88,33 @@ func removeAddresses(link netlink.Link, which func(netip.Prefix) bool) error {
 
 // configureRoutes sets the routes of a lease and removes those of an earlier one.
 func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
-	wanted, mtu := map[netip.Prefix]bool{}, l.MTU
+	wanted := map[netip.Prefix]bool{}
+	for _, r := range leaseRoutes(link, l, metric) {
+		to := destination(r)
+		if err := netlink.RouteReplace(r); err != nil {
+			return fmt.Errorf("route to %v by %s: %w", to, link.Attrs().Name, err)
+		}
+		wanted[to] = true
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("routes of %s: %w", link.Attrs().Name, err)
+	}
+	for _, r := range routes {
+		to := destination(&r)
+		if r.Protocol != protocol || wanted[to] && r.Priority == metric {
+			continue
+		}
+		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("route to %v by %s: %w", to, link.Attrs().Name, err)
+		}
+	}
+	return nil
+}
+
+// leaseRoutes returns the routes of a lease by the virtual interface.
+func leaseRoutes(link netlink.Link, l lease.Lease, metric int) (all []*netlink.Route) {
+	mtu := l.MTU
 	if mtu >= link.Attrs().MTU {
 		mtu = 0 // leave the interface's own MTU in force, which is not larger: larger packets would be lost
 	}
@@ -104,28 +130,9 @@ func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
 			route.Gw = r.Via.AsSlice()
 			route.Flags = int(netlink.FLAG_ONLINK) // a router may be outside the prefix
 		}
-		if err := netlink.RouteReplace(route); err != nil {
-			return fmt.Errorf("route to %v by %s: %w", r.To, link.Attrs().Name, err)
-		}
-		wanted[r.To] = true
+		all = append(all, route)
 	}
-	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
-	if err != nil {
-		return fmt.Errorf("routes of %s: %w", link.Attrs().Name, err)
-	}
-	for _, r := range routes {
-		to, ok := prefix(r.Dst)
-		if !ok {
-			to = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		}
-		if r.Protocol != protocol || wanted[to] && r.Priority == metric {
-			continue
-		}
-		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("route to %v by %s: %w", to, link.Attrs().Name, err)
-		}
-	}
-	return nil
+	return all
 }
 
 // routesFor returns the routes of a lease, including the default route.

@@ -20,6 +20,7 @@ type Datapath struct {
 	traffic  datapath.Traffic
 	fitted   int
 	again    []string
+	restored int
 }
 
 // Use is one call of Use.
@@ -37,6 +38,21 @@ func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	defer d.mu.Unlock()
 	d.attached = append(slices.DeleteFunc(d.attached, func(o datapath.Interface) bool { return o.Name == i.Name }), i)
 	return nil
+}
+
+// Restore records that it was called, and finds no differences.
+func (d *Datapath) Restore(context.Context) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.restored++
+	return 0, nil
+}
+
+// Restored returns how often Restore was called.
+func (d *Datapath) Restored() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.restored
 }
 
 // Detach records that an interface is not attached any more.

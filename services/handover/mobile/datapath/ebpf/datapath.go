@@ -31,11 +31,12 @@ type Datapath struct {
 	log    *slog.Logger
 	hooks  hooks
 
-	mu      sync.Mutex
-	closed  bool
-	progs   *shared
-	nics    map[string]*nic
-	current datapath.Choice
+	mu       sync.Mutex
+	closed   bool
+	vniIndex int
+	progs    *shared
+	nics     map[string]*nic
+	current  datapath.Choice
 }
 
 // nic is an attached interface.
@@ -84,14 +85,7 @@ func (d *Datapath) open(ctx context.Context) error {
 	if len(stale) > 0 {
 		d.log.Info("removed what an earlier daemon had left", "interfaces", stale)
 	}
-	vni, err := makeVNI(d.config)
-	if err != nil {
-		return err
-	}
-	if d.progs, err = loadShared(vni.Attrs().Index, d.config.VNIMAC); err != nil {
-		return err
-	}
-	if err := d.hooks.attach(vni, egress, d.progs.send); err != nil {
+	if err := d.makeShared(); err != nil {
 		return err
 	}
 	for _, i := range d.config.Interfaces {
@@ -100,6 +94,20 @@ func (d *Datapath) open(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// makeShared creates the VNI, and what the programs of all interfaces share.
+func (d *Datapath) makeShared() error {
+	vni, err := makeVNI(d.config)
+	if err != nil {
+		return err
+	}
+	progs, err := loadShared(vni.Attrs().Index, d.config.VNIMAC)
+	if err != nil {
+		return err
+	}
+	d.progs, d.vniIndex = progs, vni.Attrs().Index
+	return d.hooks.attach(vni, egress, d.progs.send)
 }
 
 // Attach adds an interface, or attaches it again if its MAC address has changed or if it was

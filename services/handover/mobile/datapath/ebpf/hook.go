@@ -26,12 +26,17 @@ type hooks struct{ name string }
 // hooksOf returns the hooks for the programs of a VNI.
 func hooksOf(vni string) hooks { return hooks{name: "sluice:" + vni} }
 
-// attach attaches a program to a hook of an interface.
+// attach attaches a program to a hook of an interface, where no other program has its place.
 func (h hooks) attach(link netlink.Link, parent uint32, p *ebpf.Program) error {
+	return h.set(link, parent, p, netlink.FilterAdd)
+}
+
+// set attaches a program to a hook of an interface by a function that adds or replaces a filter.
+func (h hooks) set(link netlink.Link, parent uint32, p *ebpf.Program, by func(netlink.Filter) error) error {
 	if err := netlink.QdiscAdd(clsact(link)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return h.refused(link, "the clsact qdisc (CONFIG_NET_SCH_INGRESS)", err)
 	}
-	err := netlink.FilterAdd(&netlink.BpfFilter{
+	err := by(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: link.Attrs().Index, Parent: parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: hookPriority,
 		},
