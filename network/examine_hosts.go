@@ -44,11 +44,14 @@ func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	}
 	tasks.Each(all, maxConcurrentHosts, func(need diagnosis.Needed) {
 		h, known, answers := d.askHost(ctx, need.Addr.Unmap())
+		mu.Lock()
+		defer mu.Unlock()
+		if need.Drift != "" {
+			r.Findings = append(r.Findings, diagnosis.HostDrift(need, h, known))
+		}
 		if answers || ctx.Err() != nil {
 			return
 		}
-		mu.Lock()
-		defer mu.Unlock()
 		r.Findings = append(r.Findings, diagnosis.Unanswered(need, h, known))
 	})
 }

@@ -74,7 +74,7 @@ func TestNeededHostsAreAsked(t *testing.T) {
 	addr := func(i int) netip.Addr { return networktest.HostAddr(i).Addr() }
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) {
 		n.Doctor().ExamineAddresses(func() []diagnosis.Needed {
-			return []diagnosis.Needed{{Addr: addr(1), Who: "one"}, {Addr: addr(2), Who: "two"}, {Addr: addr(3), Who: "three"}}
+			return []diagnosis.Needed{{Addr: addr(1), Who: "one"}, {Addr: addr(2), Who: "two", Drift: "restores again and again", DriftRemedy: "find it"}, {Addr: addr(3), Who: "three"}}
 		})
 	})
 	var s *fake.Switch
@@ -94,11 +94,11 @@ func TestNeededHostsAreAsked(t *testing.T) {
 		}
 	}
 	networktest.Eventually(t, "the hosts to be known", func() bool { return len(n.Hosts()) == 2 })
-	if got := networktest.Faults(networktest.Diagnose(t, n, linkprobe.DefaultMTU)); got != "no-host 0/0, silent 1/2" {
+	if got := networktest.Faults(networktest.Diagnose(t, n, linkprobe.DefaultMTU)); got != "no-host 0/0, drifting 1/2, silent 1/2" {
 		t.Errorf("found %q", got)
 	}
 	silent.Store(true)
-	if got := networktest.Faults(networktest.Diagnose(t, n, linkprobe.DefaultMTU)); got != "no-host 0/0, silent 1/1, silent 1/2" {
+	if got := networktest.Faults(networktest.Diagnose(t, n, linkprobe.DefaultMTU)); got != "no-host 0/0, silent 1/1, drifting 1/2, silent 1/2" {
 		t.Errorf("found %q when the first is silent, too", got)
 	}
 }

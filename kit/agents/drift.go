@@ -63,8 +63,8 @@ func (a *Agent[C]) updateDrift(counts []drift.Count, first bool, now time.Time) 
 }
 
 // problem returns what other programs keep changing on an agent's machine, or what the agent
-// cannot restore there, with a remedy; "" if there is nothing of the kind.
-func (d *driftState) problem(st *control.Status, now time.Time) string {
+// cannot restore there, and a remedy. Both are empty if there is nothing of the kind.
+func (d *driftState) problem(st *control.Status, now time.Time) (found, remedy string) {
 	var failed, restored []string
 	for _, c := range st.Drift {
 		switch {
@@ -76,9 +76,9 @@ func (d *driftState) problem(st *control.Status, now time.Time) string {
 	}
 	switch {
 	case len(failed) > 0:
-		return "cannot keep on its machine what it needs: " + strings.Join(failed, ", ") + "; see its log, and which program there changes it"
+		return "cannot keep on its machine what it needs: " + strings.Join(failed, ", "), "see its log, and which program there changes it"
 	case d.increases > 1 && now.Sub(d.last) < driftWithin && len(restored) > 0:
-		return "restores again and again what another program on its machine changes: " + strings.Join(restored, ", ") + "; find that program, and have it leave these alone"
+		return "restores again and again what another program on its machine changes: " + strings.Join(restored, ", "), "find that program, and have it leave these alone"
 	}
-	return ""
+	return "", ""
 }

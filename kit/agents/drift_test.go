@@ -39,7 +39,7 @@ func TestDriftState(t *testing.T) {
 				if tell := d.update(s.counts, s.first, now); tell != s.tell {
 					t.Errorf("step %d is told: %v", i, tell)
 				}
-				if got := d.problem(&control.Status{Drift: s.counts}, now); (got == "") != (s.says == "") || !strings.Contains(got, s.says) {
+				if got, _ := d.problem(&control.Status{Drift: s.counts}, now); (got == "") != (s.says == "") || !strings.Contains(got, s.says) {
 					t.Errorf("step %d: the problem is %q, want %q", i, got, s.says)
 				}
 			}
@@ -58,7 +58,8 @@ func TestDriftState(t *testing.T) {
 	}
 }
 
-// TestDriftOfAgents checks that what an agent counts reaches the API, the problems and the events.
+// TestDriftOfAgents checks that what an agent counts reaches the API, the problems and the
+// examinations of the network.
 func TestDriftOfAgents(t *testing.T) {
 	w := newWorld(t)
 	_, url := w.serve()
@@ -75,5 +76,8 @@ func TestDriftOfAgents(t *testing.T) {
 	}
 	if lines := w.Problems(); len(lines) != 1 || !strings.HasPrefix(lines[0], `agent a restores again and again what another program on its machine changes: "rule from 10.0.0.1" (2 times)`) {
 		t.Errorf("problems: %q", lines)
+	}
+	if n := w.Needed("test"); len(n) != 1 || !strings.HasPrefix(n[0].Drift, "restores again and again") || n[0].DriftRemedy == "" {
+		t.Errorf("examinations get %+v", n)
 	}
 }

@@ -45,8 +45,8 @@ func (a *Agent[C]) problems(commands string, certificate bool) (lines []string) 
 		say("announces itself at %s with data addresses %v, but is known at %s with %v; correct its configuration, or have it announce itself anew after \"%s remove %s\"",
 			c.URL, c.Addrs, s.URL, s.Addrs, commands, a.Name)
 	}
-	if text := a.drift.problem(&s.Status, time.Now()); text != "" && s.Liveness == Up {
-		say("%s", text)
+	if found, remedy := a.drift.problem(&s.Status, time.Now()); found != "" && s.Liveness == Up {
+		say("%s; %s", found, remedy)
 	}
 	if s.Unplugged {
 		say("is unplugged: the switch says that its port is down; look at the cable and at the agent's data interface")

@@ -206,12 +206,19 @@ func (r *Registry[C, R, L]) Get(name string) *Agent[C] {
 	return r.agents[name]
 }
 
-// Needed returns the data addresses of the agents, for examinations of the network. of is the
-// service's name in messages.
+// Needed returns the data addresses of the agents, for examinations of the network, and with the
+// first address of each what other programs keep changing on its machine. of is the service's name
+// in messages.
 func (r *Registry[C, R, L]) Needed(of string) (out []diagnosis.Needed) {
-	for _, a := range r.List() {
-		for _, addr := range a.State().Addrs {
-			out = append(out, diagnosis.Needed{Addr: addr, Who: "agent " + a.Name + " of " + of})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.list {
+		for i, addr := range a.state.Addrs {
+			n := diagnosis.Needed{Addr: addr, Who: "agent " + a.Name + " of " + of}
+			if i == 0 {
+				n.Drift, n.DriftRemedy = a.drift.problem(&a.state.Status, time.Now())
+			}
+			out = append(out, n)
 		}
 	}
 	return out

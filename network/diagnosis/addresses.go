@@ -75,6 +75,19 @@ type Needed struct {
 	Addr netip.Addr
 	// Who describes the host, such as "agent a1 of SOS".
 	Who string
+	// Drift says what other programs on the host's machine keep changing, and DriftRemedy what to do
+	// about it. They are empty if nothing of the kind is known.
+	Drift, DriftRemedy string
+}
+
+// HostDrift returns the finding for a needed host whose machine drifts. known reports whether the
+// host table has the host, h.
+func HostDrift(n Needed, h topology.Host, known bool) Finding {
+	f := Finding{Fault: Drifting, Level: Warn, Found: n.Who + " " + n.Drift, Remedy: n.DriftRemedy}
+	if known {
+		f.From = h.At
+	}
+	return f
 }
 
 // Unanswered returns the finding for a needed address for which no host answers. known reports

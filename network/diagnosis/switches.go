@@ -17,7 +17,7 @@ const (
 	Slave    Fault = "slave"     // another controller is master of a switch
 	NoPort   Fault = "no-port"   // a switch does not have a port of the configuration
 	PortDown Fault = "port-down" // a port of the configuration is down
-	Drifting Fault = "drifting"  // something keeps changing what is declared for a switch
+	Drifting Fault = "drifting"  // something keeps changing what is declared for a switch or an agent's machine
 )
 
 // Switch holds what the examination needs to know about a connected switch.
