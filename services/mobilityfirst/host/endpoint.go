@@ -168,10 +168,7 @@ func (e *Endpoint) notifyRoom() {
 // [Received.Take]. The error wraps ErrClosed, or is that of ctx.
 func (e *Endpoint) Receive(ctx context.Context) (*Received, error) {
 	for ctx.Err() == nil {
-		if r := e.next(); r != nil {
-			if r.Service&frame.Custody != 0 && !e.unseal(r, time.Now()) {
-				continue
-			}
+		if r := e.tryReceive(); r != nil {
 			return r, nil
 		}
 		select {
@@ -182,6 +179,16 @@ func (e *Endpoint) Receive(ctx context.Context) (*Received, error) {
 		}
 	}
 	return nil, ctx.Err()
+}
+
+// tryReceive returns the oldest chunk in the inbox, or nil if there is none.
+func (e *Endpoint) tryReceive() *Received {
+	for {
+		r := e.next()
+		if r == nil || r.Service&frame.Custody == 0 || e.unseal(r, time.Now()) {
+			return r
+		}
+	}
 }
 
 // next removes the oldest chunk from the inbox and returns it, or nil. If there are more, it wakes

@@ -130,11 +130,11 @@ func (a *application) write(m hostapi.Message, now bool) error {
 	defer a.writing.Unlock()
 	_ = a.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, _ = a.out.Write(m.AppendHead(a.out.AvailableBuffer()))
-	_, _ = a.out.Write(m.Payload)
+	_, err := a.out.Write(m.Payload)
 	if now {
 		return a.out.Flush()
 	}
-	return nil
+	return err
 }
 
 // run handles messages of the application until the connection ends. The error is to be sent to the
@@ -212,44 +212,63 @@ func (a *application) sendNotices(ctx context.Context) {
 	}
 }
 
-// deliver sends received chunks to the application.
+// flush sends the messages that write has not sent yet. If it fails, it ends the connection.
+func (a *application) flush() {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	_ = a.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if a.out.Flush() != nil {
+		_ = a.conn.Close()
+	}
+}
+
+// deliver sends received chunks to the application. It sends chunks together that wait together.
 func (a *application) deliver(ctx context.Context) {
 	for number := uint32(0); ; number++ {
-		if !a.waitForRoom(ctx) {
-			return
+		if !a.hasRoom() {
+			a.flush()
+			if !a.waitForRoom(ctx) {
+				return
+			}
 		}
-		r, err := a.endpoint.Receive(ctx)
-		if err != nil {
-			return
+		r := a.endpoint.tryReceive()
+		if r == nil {
+			a.flush()
+			var err error
+			if r, err = a.endpoint.Receive(ctx); err != nil {
+				return
+			}
 		}
 		a.mu.Lock()
 		a.untaken[number] = r
 		a.bytes += len(r.Payload)
 		a.mu.Unlock()
 		m := hostapi.Message{Kind: hostapi.ChunkCame, Number: number, Name: r.From, Service: r.Service, Payload: r.Payload}
-		if a.write(m, true) != nil {
+		if a.write(m, false) != nil {
 			_ = a.conn.Close()
 			return
 		}
 	}
 }
 
+// hasRoom reports whether the application has taken enough chunks to get another one.
+func (a *application) hasRoom() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.untaken) < hostapi.MaxAhead && a.bytes < hostapi.MaxAheadBytes
+}
+
 // waitForRoom waits until the application has taken enough chunks, and reports whether it has
 // before ctx ended.
 func (a *application) waitForRoom(ctx context.Context) bool {
-	for {
-		a.mu.Lock()
-		may := len(a.untaken) < hostapi.MaxAhead && a.bytes < hostapi.MaxAheadBytes
-		a.mu.Unlock()
-		if may {
-			return true
-		}
+	for !a.hasRoom() {
 		select {
 		case <-a.room:
 		case <-ctx.Done():
 			return false
 		}
 	}
+	return true
 }
 
 // finish takes or refuses a chunk as the application demands.

@@ -50,6 +50,7 @@ type Client struct {
 
 	writing sync.Mutex
 	out     *bufio.Writer
+	written chan struct{} // signals that out contains messages
 
 	mu            sync.Mutex
 	number        uint32
@@ -82,13 +83,14 @@ func Open(ctx context.Context, socket string, key ed25519.PrivateKey) (*Client, 
 		return nil, fmt.Errorf("MobilityFirst host at %s: %w", socket, err)
 	}
 	c := &Client{
-		conn: conn, received: make(chan Chunk, MaxAhead), done: make(chan struct{}), room: make(chan struct{}), out: bufio.NewWriterSize(conn, 1<<16), waiting: map[uint32]func(Message, error){},
+		conn: conn, received: make(chan Chunk, MaxAhead), done: make(chan struct{}), room: make(chan struct{}), out: bufio.NewWriterSize(conn, 1<<16), written: make(chan struct{}, 1), waiting: map[uint32]func(Message, error){},
 	}
 	in := bufio.NewReaderSize(conn, 1<<16)
 	if err := c.attach(ctx, in, key); err != nil {
 		return nil, errors.Join(fmt.Errorf("MobilityFirst host at %s: %w", socket, err), conn.Close())
 	}
 	go c.read(in)
+	go c.flushWritten()
 	return c, nil
 }
 
@@ -100,7 +102,7 @@ func (c *Client) attach(ctx context.Context, in *bufio.Reader, key ed25519.Priva
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	if err := c.write(Message{Kind: Attach, Seed: [SeedSize]byte(key.Seed())}); err != nil {
+	if err := errors.Join(c.write(Message{Kind: Attach, Seed: [SeedSize]byte(key.Seed())}), c.flush()); err != nil {
 		return err
 	}
 	m, err := Read(in, MaxMessage)
@@ -116,13 +118,39 @@ func (c *Client) attach(ctx context.Context, in *bufio.Reader, key ed25519.Priva
 	return c.conn.SetDeadline(time.Time{})
 }
 
-// write sends a message immediately. It does not block for long, because the host always reads.
+// write writes a message, which flushWritten sends at once, together with others that are written
+// meanwhile. It does not block for long, because the host always reads.
 func (c *Client) write(m Message) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	_, _ = c.out.Write(m.AppendHead(c.out.AvailableBuffer()))
-	_, _ = c.out.Write(m.Payload)
+	_, err := c.out.Write(m.Payload)
+	select {
+	case c.written <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// flush sends the messages that have been written.
+func (c *Client) flush() error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	return c.out.Flush()
+}
+
+// flushWritten sends the messages that are written, until the connection ends.
+func (c *Client) flushWritten() {
+	for {
+		select {
+		case <-c.written:
+		case <-c.done:
+			return
+		}
+		if c.flush() != nil {
+			_ = c.conn.Close() // read then ends all calls
+		}
+	}
 }
 
 // read handles the host's messages until the connection ends.
@@ -182,6 +210,7 @@ func (c *Client) end(err error) {
 // Close detaches the name and waits until the connection has ended. It returns nil if the host has
 // ended before.
 func (c *Client) Close() error {
+	_ = c.flush() // it fails only if the connection has ended
 	err := c.conn.Close()
 	<-c.done
 	if errors.Is(err, net.ErrClosed) {
