@@ -2,16 +2,20 @@ package ingress
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/services/cinema/mpegts"
 )
 
 func TestOutputPicture(t *testing.T) {
@@ -176,4 +180,45 @@ func TestProbedPicture(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
+}
+
+// TestPictureOfStreamThatBegins checks that the picture of a stream is known although the stream's first key
+// frame comes later than its picture and sound are waited for.
+func TestPictureOfStreamThatBegins(t *testing.T) {
+	t.Parallel()
+	needFFmpeg(t)
+	const group = 4 * time.Second
+	film, err := os.ReadFile(makeFilm(t, "film.ts", strings.Fields("-f lavfi -t 12 -i testsrc2=size=320x180:rate=25 -f lavfi -t 12 -i sine -c:v libx264 -tune zerolatency -g 100 -sc_threshold 0 -pix_fmt yuv420p -c:a aac -b:a 64k -pes_payload_size 0")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, all, c := start(t, nil)
+	if err := c.SetChannel(t.Context(), waits("live", 7)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := parseSource("udp://127.0.0.1:1024")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The stream begins after a fifth of its first group of pictures, with its tables.
+	const step = 40 * time.Millisecond
+	each := len(film) / int(3*group/step) / mpegts.PacketSize * mpegts.PacketSize
+	rest := film[len(film)/15/mpegts.PacketSize*mpegts.PacketSize:]
+	tick := time.NewTicker(step)
+	t.Cleanup(tick.Stop)
+	stream := newTSStream(func(time.Time) ([]byte, error) {
+		select {
+		case <-tick.C:
+		case <-g.tasks.Context().Done():
+			return nil, errEnded
+		}
+		n := min(each, len(rest))
+		part := rest[:n]
+		rest = rest[n:]
+		return part, nil
+	}, func() {})
+	r := &relay{ffmpeg: &ffmpegSource{ffmpeg: "ffmpeg", source: s, ch: g.channel("live")}, producer: newProducer("test", stream, time.Now())}
+	g.tasks.Start(func(ctx context.Context) { _ = r.run(ctx) })
+	until(t, "a picture", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 0 })
+	until(t, "what it is", func() bool { return state(t, g, "live").Shown == "320x180, 25 pictures a second" })
 }

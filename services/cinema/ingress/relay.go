@@ -19,9 +19,9 @@ const (
 	// maxBacklog bounds the bytes of a stream that are kept until it is known which media and which
 	// picture the stream has.
 	maxBacklog = 8 << 20
-	// examineTime and examineBytes are how much of a stream is gathered from its first key frame on, so
-	// that its picture can be examined.
-	examineTime, examineBytes = 200 * time.Millisecond, 128 << 10
+	// examinePictures is how many pictures of a stream are gathered from its first key frame on, so that
+	// their size and rate can be examined, but for at most examineTime.
+	examinePictures, examineTime = 6, 200 * time.Millisecond
 )
 
 // relay has ffmpeg read a producer's stream. It starts another ffmpeg whenever the stream has
@@ -38,12 +38,16 @@ type relay struct {
 	// changedAt is when the stream's media began to differ from those that the process reads; zero
 	// if they do not differ.
 	changedAt time.Time
-	// picture is the stream's picture; the zero value means that it is not known.
-	picture inputPicture
+	// picture is the stream's picture; the zero value means that it is not known. examined reports
+	// whether it was examined from a key frame on.
+	picture  inputPicture
+	examined bool
 	// keyAt is when the first key frame of the backlog arrived; zero if none has.
-	keyAt   time.Time
-	backlog []byte
-	out     []byte
+	keyAt time.Time
+	// pictures counts the pictures that have begun from that key frame on.
+	pictures int
+	backlog  []byte
+	out      []byte
 }
 
 // run reads the stream until it or ctx ends, and returns why it has ended.
@@ -88,7 +92,7 @@ func (r *relay) push(ctx context.Context, units []unit, now time.Time) error {
 				return err
 			}
 			has := r.present(now)
-			if has[picture] && r.picture == (inputPicture{}) { // it is new, and to be examined first
+			if has[picture] && !r.examined {
 				r.stop(now)
 				if err := r.gather(ctx, u, now); err != nil {
 					return err
@@ -125,20 +129,24 @@ func (r *relay) gather(ctx context.Context, u unit, now time.Time) error {
 		return nil
 	}
 	if u.medium == picture && u.key && r.keyAt.IsZero() {
-		r.keyAt = now
+		r.keyAt, r.pictures = now, 0
 		r.backlog = r.backlog[:0] // what came before cannot be shown, and its sound would be late
+	}
+	if u.medium == picture && u.begins {
+		r.pictures++
 	}
 	if !u.setup && u.medium != noMedium {
 		r.backlog = append(r.backlog, u.data...)
 	}
 	has := r.present(now)
-	enough := !r.keyAt.IsZero() && (now.Sub(r.keyAt) >= examineTime || len(r.backlog) >= examineBytes)
+	enough := !r.keyAt.IsZero() && (r.pictures > examinePictures || now.Sub(r.keyAt) >= examineTime)
 	complete := has[picture] && has[sound] && enough
 	if !complete && now.Sub(r.since) < gatherTime && len(r.backlog) < maxBacklog {
 		return nil
 	}
 	if has[picture] {
 		format, pictureMap, _ := r.producer.stream.input()
+		r.examined = !r.keyAt.IsZero()
 		r.picture = r.ffmpeg.probePicture(ctx, slices.Concat(r.producer.stream.header(has), r.backlog), format, pictureMap)
 	}
 	if err := r.restart(ctx, has); err != nil {
@@ -165,13 +173,13 @@ func (r *relay) present(now time.Time) (has mediaSet) {
 }
 
 // outdated reports whether another ffmpeg is to be started before the unit u is written, because the
-// stream's media have changed. If the new media include pictures, it returns false until u is one with
-// which a decoder can begin, but for at most gatherTime.
+// stream's media have changed, or because its first key frame comes only now. If the new media include
+// pictures, it returns false until u is one with which a decoder can begin, but for at most gatherTime.
 func (r *relay) outdated(u unit, now time.Time) bool {
 	_, pictureMap, soundMap := r.producer.stream.input()
 	maps := [numMedia]string{pictureMap, soundMap}
 	has := r.present(now)
-	changed := has != r.reads
+	changed := has != r.reads || has[picture] && !r.examined && u.medium == picture && u.key
 	for m := range maps {
 		changed = changed || has[m] && maps[m] != r.maps[m]
 	}
@@ -193,7 +201,7 @@ func (r *relay) restart(ctx context.Context, has mediaSet) error {
 	}
 	format, pictureMap, soundMap := r.producer.stream.input()
 	if !has[picture] {
-		r.picture = inputPicture{} // it may be another one when it comes back
+		r.picture, r.examined = inputPicture{}, false // it may be another one when it comes back
 	}
 	properties := sourceProperties{
 		silent: !has[sound], blind: !has[picture], picture: r.picture, piped: format, pictureMap: pictureMap, soundMap: soundMap,

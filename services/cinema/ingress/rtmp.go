@@ -118,7 +118,7 @@ func (s *rtmpStream) read(deadline time.Time) ([]unit, error) {
 		if len(m.Body) == 0 {
 			continue
 		}
-		u := unit{medium: sound, key: true}
+		u := unit{medium: sound, key: true, begins: true}
 		config := m.Body[0]>>4 == codecAAC && len(m.Body) > 1 && m.Body[1] == 0
 		if m.Type == rtmp.TypeVideo {
 			u.medium, u.key = picture, m.Body[0]>>4 == 1
@@ -129,7 +129,7 @@ func (s *rtmpStream) read(deadline time.Time) ([]unit, error) {
 		}
 		if config {
 			s.configs[u.medium] = appendTag(nil, m)
-			u.setup, u.key = true, false
+			u.setup, u.key, u.begins = true, false, false
 		} else {
 			m.Timestamp += uint32(s.times.shift(u.medium, int64(m.Timestamp)))
 		}

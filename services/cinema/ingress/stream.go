@@ -25,6 +25,8 @@ type unit struct {
 	medium medium
 	// key reports whether a decoder can begin with the unit.
 	key bool
+	// begins reports whether a picture or a frame of sound begins with the unit.
+	begins bool
 	// setup reports whether the unit only configures a decoder, and is no picture or sound itself.
 	setup bool
 	data  []byte

@@ -66,9 +66,9 @@ func (s *tsStream) read(deadline time.Time) ([]unit, error) {
 			s.keepTable(packet)
 			s.units = append(s.units, unit{medium: noMedium, data: packet})
 		case mpegts.Picture:
-			s.units = append(s.units, unit{medium: picture, key: x.Key, data: packet})
+			s.units = append(s.units, unit{medium: picture, key: x.Key, begins: x.Timed, data: packet})
 		case mpegts.Sound:
-			s.units = append(s.units, unit{medium: sound, key: x.Key, data: packet})
+			s.units = append(s.units, unit{medium: sound, key: x.Key, begins: x.Timed, data: packet})
 		}
 	}
 	s.rest = append(s.rest[:0], rest...)
