@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/lab"
@@ -144,6 +145,23 @@ func (d *Deployment) AddChannel(ctx context.Context, c cinema.ChannelSpec) error
 func (d *Deployment) Lineup(ctx context.Context) (l gatewayapi.Lineup, err error) {
 	err = d.Get(ctx, cinemaPath+"/lineup", &l)
 	return l, err
+}
+
+// LastZap waits until the gateway of the only viewer has reported so many changes of channel. It returns how long
+// the last one took there: from the request to the first packet of the new channel's key frame.
+func (d *Deployment) LastZap(ctx context.Context, changes int) (zap time.Duration, err error) {
+	err = Poll(ctx, "the report of a change", func() error {
+		var all []cinema.ViewerInfo
+		if err := d.Get(ctx, cinemaPath+"/viewers", &all); err != nil {
+			return err
+		}
+		if len(all) != 1 || all[0].Changes != changes {
+			return fmt.Errorf("%d viewers, want one with %d changes: %+v", len(all), changes, all)
+		}
+		zap = time.Duration(all[0].Zap)
+		return nil
+	})
+	return zap, err
 }
 
 // WaitOnAir waits until all channels of the lineup are live.
