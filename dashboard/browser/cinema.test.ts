@@ -138,6 +138,7 @@ describe("channels", { timeout: 120_000 }, () => {
     expect(await keys.value()).toBe("5");
     await form.getByLabel("Number").fill("1");
     await keys.type("Bit rate", "2Mbit");
+    await keys.type("Largest picture", "1080p");
     const source = form.getByLabel("Source address", { exact: true });
     await keys.type("Source address", "rtmp://192.0.2.9/live/topsecret");
     expect(await source.getAttribute("type")).toBe("password");
@@ -168,9 +169,12 @@ describe("channels", { timeout: 120_000 }, () => {
     await expect.poll(() => keys.name()).toBe("Number");
     await form.getByLabel("Number").fill("5");
     await form.getByLabel("Bit rate").fill("2MB");
+    await form.getByLabel("Largest picture").fill("8k");
     await keys.press("Enter");
     await expect.poll(() => page.locator("#channel-bit_rate-error").textContent()).toMatch(/rate/);
+    expect(await page.locator("#channel-picture-error").textContent()).toMatch(/1080p/);
     await form.getByLabel("Bit rate").fill("2Mbit");
+    await form.getByLabel("Largest picture").fill("1080p");
     await keys.press("Enter");
     await page.getByText("The channel late was added.").waitFor();
     await expect.poll(() => keys.name()).toBe("The channel late was added.");

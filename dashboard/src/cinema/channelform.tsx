@@ -17,6 +17,7 @@ const texts: Text[] = [
   { field: "number", label: "Number", hint: "that no other channel has", read: parseNumber },
   { field: "title", label: "Title", hint: "that viewers see; empty: the name", optional: true, read: word },
   { field: "bit_rate", label: "Bit rate", hint: "what it may send, as in 2Mbit", read: word },
+  { field: "picture", label: "Largest picture", hint: "360p to 1440p; empty: 720p", optional: true, read: word },
   // An address may contain the producer's account, passphrase or stream key.
   { field: "source", label: "Source address", hint: "of its producer, as in rtsp://10.0.0.7/live; empty: a producer publishes it by WHIP", optional: true, secret: true, read: word },
   { field: "ingress", label: "Ingress gateway", hint: "empty: the controller chooses", optional: true, read: word },
