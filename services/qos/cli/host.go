@@ -36,8 +36,8 @@ nowhere, except for --metrics.
 Connections that begin while it runs have their path manager in user space, and SYNs of
 further subflows get the mark --dscp, by a table of nftables of its own. If another
 program changes either, it is put back within a second, and counted. Both are taken
-back when it ends. A second one beside it is refused. The host at the other end runs it too, or has let its kernel take more
-subflows (ip mptcp limits set subflows 8).
+back when it ends. A second one beside it is refused. The host at the other end runs it
+too, or has let its kernel take more subflows (ip mptcp limits set subflows 8).
 
 Applications that do not ask for MPTCP do with "mptcpize run PROGRAM"; servers written in
 Go offer it by themselves.`,
