@@ -204,7 +204,7 @@ func TestRemovedQueuesComeBack(t *testing.T) {
 		defer tick.Stop()
 		for {
 			all := dump(t, b.LiveSwitch)
-			if strings.Count(all, "rq-owner") == 4 && strings.Contains(all, "10000000") && !strings.Contains(all, "777") {
+			if strings.Count(all, "rq-owner") == 4 && strings.Contains(all, "10000000") && !strings.Contains(all, `"777"`) {
 				return
 			}
 			select {
