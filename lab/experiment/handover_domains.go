@@ -174,23 +174,15 @@ func runHandoverDomains(ctx context.Context, env *Env) (*Result, error) {
 
 // shape sets the latencies of a point, and waits until the controllers have measured them.
 func (rig *domainsRig) shape(ctx context.Context, p domainsPoint) error {
-	top := rig.lab.Topology()
-	for _, sw := range top.Switches {
-		if err := rig.lab.SetLinkParams(ctx, "control-"+sw.Name, delayline.Params{Delay: p.control}); err != nil {
-			return err
+	control := func(string) time.Duration { return p.control }
+	between := func(l lab.Link) time.Duration {
+		if l.Name == "peering" {
+			return p.between
 		}
+		return p.link
 	}
-	for _, l := range top.Links {
-		delay := p.link
-		switch {
-		case l.Name == "peering":
-			delay = p.between
-		case !rig.isSwitch(l.A.Node) || !rig.isSwitch(l.B.Node):
-			continue
-		}
-		if err := rig.lab.SetLinkParams(ctx, l.Name, delayline.Params{Delay: delay}); err != nil {
-			return err
-		}
+	if err := rig.setLatencies(ctx, control, between); err != nil {
+		return err
 	}
 	return tasks.Sleep(ctx, controlSettle)
 }

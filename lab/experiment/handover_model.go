@@ -198,24 +198,11 @@ const controlSettle = 2500 * time.Millisecond
 
 // shape sets the latencies of a point and waits until the controller has measured them.
 func (rig *modelRig) shape(ctx context.Context, p latencies) error {
-	set := func(link string, d time.Duration) error {
-		return rig.lab.SetLinkParams(ctx, link, delayline.Params{Delay: d})
-	}
-	for _, sw := range rig.lab.Topology().Switches {
-		if err := set("control-"+sw.Name, p.control(sw.Name)); err != nil {
-			return err
-		}
-	}
-	for _, l := range rig.lab.Topology().Links {
-		between := rig.isSwitch(l.A.Node) && rig.isSwitch(l.B.Node)
-		if between {
-			if err := set(l.Name, p.link); err != nil {
-				return err
-			}
-		}
+	if err := rig.setLatencies(ctx, p.control, func(lab.Link) time.Duration { return p.link }); err != nil {
+		return err
 	}
 	for i := range rig.radios {
-		if err := set(accessLink(i), p.radio); err != nil {
+		if err := rig.lab.SetLinkParams(ctx, accessLink(i), delayline.Params{Delay: p.radio}); err != nil {
 			return err
 		}
 	}
@@ -228,10 +215,6 @@ func (rig *modelRig) shape(ctx context.Context, p latencies) error {
 		rig.env.Logf("this machine is too busy to measure short links well: %v", err)
 	}
 	return context.Cause(ctx)
-}
-
-func (s *roamSite) isSwitch(node string) bool {
-	return slices.ContainsFunc(s.lab.Topology().Switches, func(w lab.Switch) bool { return w.Name == node })
 }
 
 func (rig *modelRig) measure(ctx context.Context, p latencies, repeats int) (*modelSamples, error) {

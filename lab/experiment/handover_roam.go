@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover"
@@ -20,6 +22,29 @@ type roamSite struct {
 	network lab.MobilityDomain
 	domain  *testbed.HandoverDomain
 	radios  []*testbed.Radio // one at each edge
+}
+
+// setLatencies sets the latencies of the control connections, by switch, and of the links between
+// switches.
+func (s *roamSite) setLatencies(ctx context.Context, control func(name string) time.Duration, between func(lab.Link) time.Duration) error {
+	top := s.lab.Topology()
+	for _, sw := range top.Switches {
+		if err := s.lab.SetLinkParams(ctx, "control-"+sw.Name, delayline.Params{Delay: control(sw.Name)}); err != nil {
+			return err
+		}
+	}
+	isSwitch := func(node string) bool {
+		return slices.ContainsFunc(top.Switches, func(w lab.Switch) bool { return w.Name == node })
+	}
+	for _, l := range top.Links {
+		if !isSwitch(l.A.Node) || !isSwitch(l.B.Node) {
+			continue
+		}
+		if err := s.lab.SetLinkParams(ctx, l.Name, delayline.Params{Delay: between(l)}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withRoaming builds the lab, starts the controller, runs f, and takes everything down again.
