@@ -74,6 +74,16 @@ func (x *nameState) places() (all []place) {
 	return all
 }
 
+// present reports whether the name has a place that is not gone.
+func (x *nameState) present() bool {
+	for _, heard := range x.at {
+		if !heard.gone {
+			return true
+		}
+	}
+	return false
+}
+
 // maxClockSkew is how much the numbers of hellos of two hosts with the same name may differ. Hosts
 // take the numbers from their clocks, in nanoseconds.
 const maxClockSkew = uint64(15 * time.Second)
@@ -141,7 +151,7 @@ func (n *names) isKnown(name frame.GUID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	x := n.byName[name]
-	return x != nil && len(x.places()) > 0
+	return x != nil && x.present()
 }
 
 // isRepeated reports whether the hello with this number, or a later one, has already been received
@@ -324,7 +334,7 @@ func (n *names) count() (present int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, x := range n.byName {
-		if len(x.places()) > 0 {
+		if x.present() {
 			present++
 		}
 	}

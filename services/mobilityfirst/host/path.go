@@ -115,6 +115,9 @@ func (h *Host) requestByLabels(to frame.GUID, request func(*link) *frame.PathReq
 		}
 	}
 	for at := range h.neighbours.byPlace {
+		if len(asked) == maxLabelled {
+			break
+		}
 		ask(at)
 	}
 }
