@@ -175,7 +175,6 @@ func (c *soundLine) add(p media.Packet, raw []byte, now time.Time) {
 	if !c.begun {
 		c.begun, c.epoch, c.stamp = true, now, p.Timestamp
 	}
-
 	c.clock += time.Duration(int32(p.Timestamp-c.stamp)) * time.Second / media.AudioClock
 	c.stamp = p.Timestamp
 	late := now.Sub(c.epoch) - c.clock
