@@ -124,7 +124,7 @@ func (f inFlight) arrive() {
 func (p *port) Receive(ctx context.Context) ([]rawlink.Frame, error) {
 	select {
 	case f := <-p.came:
-		return []rawlink.Frame{{From: openflow.MAC(f[6:12]), Payload: f[14:]}}, nil
+		return []rawlink.Frame{{From: openflow.MAC(f[6:12]), Group: openflow.MAC(f).IsMulticast(), Payload: f[14:]}}, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
 	case <-ctx.Done():

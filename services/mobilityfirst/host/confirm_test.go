@@ -28,8 +28,8 @@ func TestSentFromAnothersAddress(t *testing.T) {
 	delivered := func(session uint64, confirm frame.PathConfirm) bool {
 		before := b.counters.Delivered
 		confirm.Stream = frame.NewStream(session)
-		b.handle(there, &confirm, now)
-		b.handle(there, begin(t, session, from.Name, to.Name), now)
+		b.handle(there, &confirm, false, now)
+		b.handle(there, begin(t, session, from.Name, to.Name), false, now)
 		return b.counters.Delivered > before
 	}
 	elsewhere := there

@@ -131,7 +131,7 @@ func (p *port) Receive(ctx context.Context) (all []rawlink.Frame, err error) {
 		select {
 		case f := <-p.came:
 			pause.For(time.Until(f.at), "a frame is under way")
-			all = append(all, rawlink.Frame{From: openflow.MAC(f.bytes[6:]), Label: uint16(f.bytes[12])<<8 | uint16(f.bytes[13]), Payload: f.bytes[14:]})
+			all = append(all, rawlink.Frame{From: openflow.MAC(f.bytes[6:]), Group: group(openflow.MAC(f.bytes)), Label: uint16(f.bytes[12])<<8 | uint16(f.bytes[13]), Payload: f.bytes[14:]})
 			if len(all) < 64 && len(p.came) > 0 {
 				continue
 			}

@@ -91,6 +91,34 @@ func TestLabels(t *testing.T) {
 	})
 }
 
+// A path that was found before the controller knew the receiver gets a label soon.
+func TestLabelSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s := &maker{}, newSegment(0)
+		s.edit = m.edit
+		ha, _ := runHost(t, Options{}, 1, s)
+		hb, _ := runHost(t, Options{}, 9, s)
+		a, b := attach(t, ha, 1), attach(t, hb, 2)
+		for i := range 200 {
+			became := send(t, a, b.Name, make([]byte, 5000))
+			receive(t, b)
+			if err := <-became; err != nil {
+				t.Fatal(err)
+			}
+			pause.For(10*time.Millisecond, "the application sends at a rate")
+			if i == 10 {
+				m.makes.Store(true)
+			}
+			if i == 150 {
+				m.used()
+			}
+		}
+		if there, here, none := m.used(); none > 0 {
+			t.Errorf("2 s after the controller knows the receiver: %d frames there, %d back, %d without a label", there, here, none)
+		}
+	})
+}
+
 // A device that does not forward tags, before either host, does not prevent chunks from arriving
 // without them.
 func TestNoTagsPass(t *testing.T) {

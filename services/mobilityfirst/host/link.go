@@ -195,8 +195,18 @@ func (l *link) sayHello() {
 	}
 }
 
-// scheduleHello repeats the hello after each of the delays, with a new number if the carrier was
-// lost. The host is locked.
+// repeatRequests sends the pending requests for paths once more on a link that has come up: like
+// hellos, the first ones may have been dropped. The host is locked.
+func (l *link) repeatRequests(now time.Time) {
+	for _, o := range l.host.outgoing {
+		if o.request != 0 && o.hasWork() && o.multicast == nil && o.attempts <= len(helloRepeats) && l.host.limits.requests.AllowN(now, 1) {
+			l.sendControl(broadcast, 0, o.pathRequest(l))
+		}
+	}
+}
+
+// scheduleHello repeats the hello and pending requests after each of the delays, with a new number
+// if the carrier was lost. The host is locked.
 func (l *link) scheduleHello(delays []time.Duration) {
 	var timer *time.Timer
 	timer = time.AfterFunc(delays[0], func() {
@@ -208,6 +218,8 @@ func (l *link) scheduleHello(delays []time.Duration) {
 		l.helloTimer = nil
 		if l.carrierLost {
 			l.renew(time.Now())
+		} else {
+			l.repeatRequests(time.Now())
 		}
 		if l.sayHello(); len(delays) > 1 {
 			l.scheduleHello(delays[1:])

@@ -64,7 +64,7 @@ func (l *loopback) Receive(ctx context.Context) (all []rawlink.Frame, err error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.frames {
-		all = append(all, rawlink.Frame{From: openflow.MAC(f[6:]), Payload: f[14:]})
+		all = append(all, rawlink.Frame{From: openflow.MAC(f[6:]), Group: group(openflow.MAC(f)), Payload: f[14:]})
 	}
 	l.frames = nil
 	return all, nil

@@ -160,11 +160,11 @@ func (m *multicast) join(p *path, now time.Time) *outgoing {
 	return nil
 }
 
-// handleHello handles a hello of the name from a place where no member is: it requests a path to
+// handleHello handles a hello of the name from a place where no member is, or whose member has moved: it requests a path to
 // find out which host that is.
-func (m *multicast) handleHello(from, at place, now time.Time) {
+func (m *multicast) handleHello(from, at place, announced bool, now time.Time) {
 	h := m.host
-	if !m.active(now) || slices.ContainsFunc(m.members, func(o *outgoing) bool { p := o.pathTo(at); return p != nil && p.silences == 0 }) {
+	if !m.active(now) || slices.ContainsFunc(m.members, func(o *outgoing) bool { p := o.pathTo(at); return p != nil && p.silences == 0 && !announced }) {
 		return
 	}
 	if again := m.askedAt.Add(minRequestInterval); now.Before(again) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
 // A receiver that moves from one link to another during a transfer, and is absent for a while, gets
@@ -76,6 +77,96 @@ func TestReceiverMoves(t *testing.T) {
 		pause.For(time.Minute, "what is sent twice would come")
 		nothingMore(t, to)
 	})
+}
+
+// A host is plugged into another switch, whose port drops the first frames. The labels of the old
+// path no longer lead to it. Chunks arrive soon after the port forwards frames, whether both hosts
+// send or only one.
+func TestOtherSwitch(t *testing.T) {
+	type direction struct{ there, back bool }
+	for _, d := range []direction{{there: true}, {back: true}, {true, true}} {
+		for _, away := range []time.Duration{5 * time.Millisecond, 30 * time.Millisecond, 60 * time.Millisecond} {
+			for _, deaf := range []time.Duration{0, 15 * time.Millisecond, 45 * time.Millisecond} {
+				t.Run(fmt.Sprintf("%+v, away for %v, port deaf for %v", d, away, deaf), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						var label atomic.Uint32 // of the paths to both hosts; zero while one is away
+						label.Store(5)
+						s := newSegment(0)
+						s.edit = func(b []byte) []byte {
+							if tag := uint32(b[13]); label.Load() == 0 || tag != 0 && tag != label.Load() {
+								return nil
+							}
+							switch f, _ := frame.Parse(b[14:]); f := f.(type) {
+							case *frame.PathRequest:
+								f.Forth, f.Back, f.Lease = uint16(label.Load()), uint16(label.Load()), 60_000
+								return f.AppendTo(b[:14:14])
+							case *frame.Hello: // the controller announces it to those that send to the name
+								copy(b, []byte{2, 0, 0, 0, 0, 30 - b[11]})
+							}
+							return b
+						}
+						ha, _ := runHost(t, Options{}, 10, s)
+						hb, _ := runHost(t, Options{}, 20, s)
+						a, b := attach(t, ha, 1), attach(t, hb, 2)
+						var receivers []*Endpoint
+						if d.there {
+							defer keepSending(t, a, b)()
+							receivers = append(receivers, b)
+						}
+						if d.back {
+							defer keepSending(t, b, a)()
+							receivers = append(receivers, a)
+						}
+						receiveAll := func() {
+							for _, e := range receivers {
+								receive(t, e)
+							}
+						}
+						for range 500 {
+							receiveAll()
+						}
+						label.Store(0)
+						pause.For(away, "the host is unplugged")
+						discard(receivers...)
+						hb.mu.Lock()
+						hb.links[1].connected()
+						hb.mu.Unlock()
+						pause.For(deaf, "the switch's port is not up yet")
+						label.Store(6)
+						began := time.Now()
+						receiveAll()
+						if took := time.Since(began); took > 50*time.Millisecond {
+							t.Errorf("chunks arrive %v after the port is up", took)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// discard drops the chunks that have arrived.
+func discard(all ...*Endpoint) {
+	for _, e := range all {
+		for e.next() != nil {
+		}
+	}
+}
+
+// keepSending has an endpoint send small chunks to another until stop is called.
+func keepSending(t *testing.T, from, to *Endpoint) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for from.Send(ctx, to.Name, 0, random(1000, 1), func(error) {}) == nil && ctx.Err() == nil {
+			pause.For(5*time.Millisecond, "the application sends at a rate")
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // nothingMore checks that there are no further chunks.
@@ -209,27 +300,15 @@ func TestUnplugged(t *testing.T) {
 					a, _ := runHost(t, Options{}, 10, s)
 					b, _ := runHost(t, Options{Open: func(string) (*Interface, error) { return s.plug(byte(mac.Load()), 1500), nil }}, 20, s)
 					x, y := attach(t, a, 1), attach(t, b, 2)
-					ctx, cancel := context.WithCancel(t.Context())
-					var streams sync.WaitGroup
-					defer streams.Wait()
-					defer cancel()
-					stream := func(from, to *Endpoint) {
-						for from.Send(ctx, to.Name, 0, random(1000, 1), func(error) {}) == nil && ctx.Err() == nil {
-							pause.For(5*time.Millisecond, "the application sends at a rate")
-						}
-					}
-					streams.Go(func() { stream(x, y) })
-					streams.Go(func() { stream(y, x) })
+					defer keepSending(t, x, y)()
+					defer keepSending(t, y, x)()
 					for range 100 {
 						receive(t, x)
 						receive(t, y)
 					}
 					unplugged.Store(true)
 					pause.For(away, "it is unplugged")
-					for _, e := range []*Endpoint{x, y} {
-						for e.next() != nil { // what has come before
-						}
-					}
+					discard(x, y)
 					b.mu.Lock()
 					i, sent := b.links[1].Interface, a.counters.Again+b.counters.Again
 					b.mu.Unlock()

@@ -116,10 +116,11 @@ func (o *outgoing) addPath(p *path, now time.Time) {
 	if !o.multihomed || o.path == nil || p.number != o.answeredNumber || now.Sub(o.answeredAt) > joinTimeout {
 		return
 	}
-	if old := o.pathTo(p.place); old != nil && !old.foundAt.Before(o.answeredAt) {
+	old := o.pathTo(p.place)
+	if old != nil && !old.foundAt.Before(o.answeredAt) {
 		return
 	}
-	p.mtu = o.initialMTU(p)
+	p.mtu, p.renewal = o.initialMTU(p), renewalAfter(old)
 	if !o.replacePath(p) {
 		linkUsed, interfaceUsed := false, false // by other paths
 		for _, other := range o.paths() {

@@ -67,6 +67,7 @@ type outgoing struct {
 	lookingUp     bool         // the name service is being asked for the name
 	askedAt       time.Time
 	nextRequest   time.Time
+	moved         uint64    // the number of the announced hello that caused the request, zero for none
 	noLabelsUntil time.Time // until then labels are not used: a device on the way does not forward tags
 
 	multihomed      bool    // chunks may use several paths at one time

@@ -21,6 +21,8 @@ type path struct {
 	tag uint16 // the label, zero for none
 	// leasedUntil is when the network's lease of the label ends.
 	leasedUntil time.Time
+	// renewal is how long after foundAt a path without a label is requested again.
+	renewal time.Duration
 	// expires is when the path may no longer be used, unless the receiver answers by it until then.
 	expires time.Time
 	number  uint64 // the number of the hello in the answer
@@ -39,9 +41,10 @@ const (
 	// lease is how long a path that the network has not leased is valid, and how long any path is
 	// valid after the receiver has last answered by it.
 	lease = 30 * time.Second
-	// unlabelledRenewal is the time after which a path without a label is requested again: by then
-	// the network may be able to set up one with a label.
-	unlabelledRenewal = time.Minute
+	// A path without a label is requested again after initialRenewal, and then less and less often,
+	// up to unlabelledRenewal: a controller that did not know the receiver yet, or was away, can set
+	// up a path with a label, and tells the host when the receiver moves.
+	initialRenewal, unlabelledRenewal = time.Second, time.Minute
 	// labelDistrust is how long labels to a name are not used after frames with one of them have
 	// not arrived.
 	labelDistrust = 10 * time.Minute
@@ -50,9 +53,18 @@ const (
 // renewAt returns when the path has to be requested again.
 func (p *path) renewAt() time.Time {
 	if p.tag == 0 {
-		return p.foundAt.Add(unlabelledRenewal)
+		return p.foundAt.Add(p.renewal)
 	}
 	return p.leasedUntil.Add(-lease / 2)
+}
+
+// renewalAfter returns the time after which a path without a label is requested again, if it
+// replaces the path before, which may be nil.
+func renewalAfter(before *path) time.Duration {
+	if before == nil || before.tag != 0 {
+		return initialRenewal
+	}
+	return min(2*before.renewal, unlabelledRenewal)
 }
 
 // requestPath requests a path to the name on all links. If a stream without a path has no answer to
@@ -158,12 +170,14 @@ func (o *outgoing) handleGrant(p *path, now time.Time) {
 		delete(o.host.requests, o.request)
 	}
 	before := o.pathTo(p.place)
-	silent := before != nil && before.silences > 0 // the receiver was not there
-	o.request, o.attempts, o.nextRequest, o.pausedPath, p.silences = 0, 0, time.Time{}, nil, 0
+	p.renewal = renewalAfter(before)
+	// The receiver was not there: it has not answered, or it has moved.
+	wasAway := before != nil && (before.silences > 0 || o.moved > 0 && p.number >= o.moved)
+	o.request, o.attempts, o.nextRequest, o.moved, o.pausedPath, p.silences = 0, 0, time.Time{}, 0, nil, 0
 	o.answeredAt, o.lastPlace = now, p.place
 	switch old := o.path; {
 	case o.replacePath(p):
-		if silent {
+		if wasAway {
 			o.sender.Rerouted(p.streamPath, now)
 		}
 	case o.multihomed && old != nil && old.silences < maxSilences && p.number == o.answeredNumber:

@@ -41,7 +41,7 @@ func (l *link) handle(frames []rawlink.Frame) {
 	l.host.mu.Lock()
 	l.answering = !signed // otherwise answers to others would wait for the signature checks
 	for i, f := range parsed {
-		l.host.handle(place{l, frames[i].From}, f, now)
+		l.host.handle(place{l, frames[i].From}, f, frames[i].Group, now)
 	}
 	l.host.mu.Unlock()
 	for i, f := range parsed {
@@ -54,8 +54,8 @@ func (l *link) handle(frames []rawlink.Frame) {
 	}
 }
 
-// handle handles a frame without a signature.
-func (h *Host) handle(at place, f frame.Frame, now time.Time) {
+// handle handles a frame without a signature, which was sent to a group address or to this host.
+func (h *Host) handle(at place, f frame.Frame, toGroup bool, now time.Time) {
 	switch f := f.(type) {
 	case *frame.StreamData:
 		h.handleData(at, f, now)
@@ -75,7 +75,7 @@ func (h *Host) handle(at place, f frame.Frame, now time.Time) {
 		h.handleConfirm(at, f, now)
 	case *frame.Hello:
 		if !at.link.isFar() { // far hosts receive no broadcasts
-			h.handleHello(at, f, now)
+			h.handleHello(at, f, !toGroup, now)
 		}
 	}
 }
@@ -107,20 +107,23 @@ func (h *Host) handleReset(at place, f *frame.StreamReset, now time.Time) {
 const minRequestInterval, minNewsInterval = time.Second, 20 * time.Millisecond
 
 // handleHello handles an unsolicited hello. It does not trust the hello: if the hello has news of a
-// name to which there is a stream, the host requests a path there.
-func (h *Host) handleHello(at place, hello *frame.Hello, now time.Time) {
+// name to which there is a stream, the host requests a path there. An announced hello was sent to
+// this host alone: the controller does so when the name has moved, even if it has the Ethernet
+// address that it had before.
+func (h *Host) handleHello(at place, hello *frame.Hello, announced bool, now time.Time) {
 	to := record.NameOf(hello.Key[:])
 	for _, e := range h.names {
 		if m := h.multicasts[streamKey{from: e.Name, to: to}]; m != nil {
-			m.handleHello(at, place{at.link, hello.MAC}, now)
+			m.handleHello(at, place{at.link, hello.MAC}, announced, now)
 		}
 		o := h.outgoing[streamKey{from: e.Name, to: to}]
 		if o == nil || !o.hasWork() && o.path == nil {
 			continue
 		}
-		interval := minRequestInterval
+		interval, news := minRequestInterval, hello.Number > o.answeredNumber
+		moved := news && announced
 		switch {
-		case hello.Number > o.answeredNumber:
+		case news:
 			interval = minNewsInterval
 		case o.path == nil:
 			interval = initialRetry
@@ -129,11 +132,13 @@ func (h *Host) handleHello(at place, hello *frame.Hello, now time.Time) {
 			continue
 		}
 		there := place{at.link, hello.MAC}
-		if p := o.pathTo(there); p != nil && p.silences == 0 || o.multihomed && o.path != nil && now.Sub(o.askedAt) < lease/2 && h.neighbours.find(to, there) != nil {
+		if p := o.pathTo(there); p != nil && p.silences == 0 && !moved || o.multihomed && o.path != nil && now.Sub(o.askedAt) < lease/2 && h.neighbours.find(to, there) != nil {
 			continue
 		}
 		if h.allowAnswer(at, now) && h.limits.induced.AllowN(now, 1) {
-			o.requestPath(now)
+			if o.requestPath(now); moved {
+				o.moved = hello.Number
+			}
 		}
 	}
 }

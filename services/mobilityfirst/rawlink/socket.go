@@ -27,6 +27,8 @@ const (
 // Frame is a received frame.
 type Frame struct {
 	From openflow.MAC
+	// Group reports whether the frame was sent to a group address, such as the broadcast address.
+	Group bool
 	// Label is the frame's VLAN tag, zero for none.
 	Label uint16
 	// Payload is the content behind the Ethernet header. It is valid until the next Receive.
@@ -96,7 +98,7 @@ func (s *Socket) Receive(ctx context.Context) ([]Frame, error) {
 	all := s.received[:0]
 	for i := range frames {
 		if f := &frames[i]; len(f.Data) >= headerSize {
-			all = append(all, Frame{openflow.MAC(f.Data[6:12]), f.VLAN, f.Data[headerSize:]})
+			all = append(all, Frame{openflow.MAC(f.Data[6:12]), openflow.MAC(f.Data).IsMulticast(), f.VLAN, f.Data[headerSize:]})
 		}
 	}
 	return all, nil
