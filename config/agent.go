@@ -31,7 +31,7 @@ type Data struct {
 	Ports   PortRange     `yaml:"ports" doc:"Ports on which other agents connect: one for each path that a session may use at once, at most 64. Empty: one port, which the kernel chooses."`
 	Warm    int           `yaml:"warm" min:"1" max:"512" doc:"Number of idle connections that are kept to each known agent, and at most 512 to all, so that a new session starts at full speed. If more sessions start at once, the others wait for new connections."`
 	Memory  string        `yaml:"memory" doc:"File in which the agent keeps the rates of its paths to other agents, so that it starts at these rates after a restart. Empty: it measures them again."`
-	WarmFor time.Duration `yaml:"warm_for" min:"1s" max:"24h" doc:"How long an idle connection is kept."`
+	WarmFor time.Duration `yaml:"warm_for" min:"1s" max:"24h" doc:"How long an idle connection is kept; the last two to each port of a peer are kept for ten times that long."`
 }
 
 // Sessions limits the agent's sessions.

@@ -146,7 +146,7 @@ func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
 	for first := true; err == nil; first = false {
 		timeout := a.cfg.OpeningTimeout
 		if !first {
-			timeout = a.cfg.WarmIdle + a.cfg.OpeningTimeout
+			timeout = lastWarmFactor*a.cfg.WarmIdle + a.cfg.OpeningTimeout
 		}
 		var s *session
 		var index int

@@ -89,7 +89,8 @@ type Config struct {
 	InitialWindow int `yaml:"initial_window"`
 
 	// WarmPerPeer and WarmTotal bound the number of idle connections that are kept for later
-	// sessions. WarmIdle bounds the time for which they are kept.
+	// sessions. WarmIdle bounds the time for which they are kept; the last two to each port of a
+	// peer are kept for ten times that long.
 	WarmPerPeer int           `yaml:"warm_per_peer"`
 	WarmTotal   int           `yaml:"warm_total"`
 	WarmIdle    time.Duration `yaml:"warm_idle"`

@@ -196,12 +196,16 @@ func (p *pacer) setDeclared(path agentapi.Path) {
 }
 
 // initialWindow returns the number of segments that each of conns connections should send in the
-// first round trip; zero if the path's rate is not known.
+// first round trip.
 func (p *pacer) initialWindow(conns int) int {
 	in := p.bdp()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return in / max(p.segment, 1) / max(conns, expectedConns)
+	segments := in / max(p.segment, 1)
+	if p.control == nil || p.control.Rate() == 0 {
+		segments = max(segments, unknownInitCwnd*expectedConns)
+	}
+	return segments / max(conns, expectedConns)
 }
 
 // bdp returns the bandwidth-delay product of the path at its known rate, in bytes.

@@ -36,8 +36,11 @@ func TestTold(t *testing.T) {
 	p := newPacer(nil)
 	p.setDeclared(agentapi.Path{Rate: 1e8})
 	p.setDeclared(agentapi.Path{RTT: agentapi.Duration(time.Second)})
-	if p.initialWindow(0) != 0 || p.bdp() != 0 {
+	if p.initialWindow(0) != unknownInitCwnd || p.bdp() != 0 {
 		t.Errorf("half of what is to be known gives a window of %d", p.initialWindow(0))
+	}
+	if w := p.initialWindow(16); w != unknownInitCwnd/8 {
+		t.Errorf("each of 16 connections over an unknown path has a window of %d segments", w)
 	}
 	p.setDeclared(agentapi.Path{Rate: 1e8, RTT: agentapi.Duration(100 * time.Millisecond)})
 	if w := p.initialWindow(0); w < 350 || w > 450 {

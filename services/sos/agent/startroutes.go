@@ -30,8 +30,10 @@ const (
 	startInitRwnd = 12000
 	// maxInitCwnd bounds the segments that a sender sends before the first acknowledgement.
 	maxInitCwnd = 20000
-	// kernelInitCwnd is the kernel's own initial window, in segments (RFC 6928).
-	kernelInitCwnd = 10
+	// kernelInitCwnd is the kernel's own initial window, in segments (RFC 6928). unknownInitCwnd is
+	// that of connections over a path of which nothing is known. A session has two of them, which
+	// together send about as much at first as the six connections that a browser opens to a server.
+	kernelInitCwnd, unknownInitCwnd = 10, 32
 )
 
 // startRoutes installs routes to peers that give new connections an initial window according to

@@ -116,18 +116,29 @@ func (w *warmPool) set(k warmKey, list []warmConn) {
 }
 
 // expire closes the connections that have been idle for more than maxIdle.
+// Of each kind, the lastWarm that were used last are kept for lastWarmFactor times that long.
 func (w *warmPool) expire(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, list := range w.idle {
 		n := 0
-		for n < len(list) && now.Sub(list[n].since) > w.maxIdle {
+		for ; n < len(list); n++ {
+			most := w.maxIdle
+			if len(list)-n <= lastWarm {
+				most *= lastWarmFactor
+			}
+			if now.Sub(list[n].since) <= most {
+				break
+			}
 			_ = list[n].conn.Close()
-			n++
 		}
 		w.set(k, list[n:])
 	}
 }
+
+// A session uses two connections at least. If two have stayed idle, it starts without the two round
+// trips in which a connection is opened and the peer proves its key.
+const lastWarm, lastWarmFactor = 2, 10
 
 func (w *warmPool) close() {
 	w.mu.Lock()

@@ -203,9 +203,35 @@ func TestWarmPoolIsBounded(t *testing.T) {
 	if w.size() != 5 || closed() != 3 {
 		t.Errorf("when one has been taken: %d idle, %d closed", w.size(), closed())
 	}
-	w.expire(time.Now().Add(2 * time.Minute))
+	w.expire(time.Now().Add(11 * time.Minute))
 	if w.size() != 0 || closed() != len(far) || len(w.byPeer) != 0 {
 		t.Errorf("when their time is over: %d idle, %d of %d closed, %v", w.size(), closed(), len(far), w.byPeer)
+	}
+}
+
+// TestLastWarmStay checks that the two idle connections to a peer that were used last are kept
+// longer than the others.
+func TestLastWarmStay(t *testing.T) {
+	w := newWarmPool(&Config{WarmPerPeer: 10, WarmTotal: 10, WarmIdle: time.Minute})
+	var near [4]net.Conn
+	for i := range near {
+		var far net.Conn
+		near[i], far = net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		w.put(warmKey{}, near[i])
+	}
+	w.expire(time.Now().Add(2 * time.Minute))
+	if w.size() != 2 {
+		t.Errorf("after two minutes: %d idle, want 2", w.size())
+	}
+	if c := w.take(warmKey{}); c != near[3] {
+		t.Error("the connection that was used last is not among them")
+	} else {
+		w.put(warmKey{}, c)
+	}
+	w.expire(time.Now().Add(11 * time.Minute))
+	if w.size() != 0 {
+		t.Errorf("after eleven minutes: %d idle", w.size())
 	}
 }
 
