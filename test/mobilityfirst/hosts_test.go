@@ -1,6 +1,7 @@
 package mobilityfirst
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -220,8 +221,8 @@ func TestApplications(t *testing.T) {
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		var m hostapi.Message
-		for m.Kind != hostapi.Failed && err == nil {
-			m, err = hostapi.Read(conn, hostapi.MaxMessage)
+		for in := bufio.NewReader(conn); m.Kind != hostapi.Failed && err == nil; {
+			m, err = hostapi.Read(in, hostapi.MaxMessage)
 		}
 		if err != nil || m.Reason == "" {
 			t.Errorf("%s: %v, %q", name, err, m.Reason)

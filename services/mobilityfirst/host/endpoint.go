@@ -50,7 +50,7 @@ type Endpoint struct {
 	destinations int
 	sealMu       sync.Mutex                // held from numbering a chunk for storage until it is queued
 	flows        map[frame.GUID]custody.ID // the last chunk for storage of each destination
-	room         chan struct{}             // closed when there may be room again
+	room         chan struct{}             // closed when there may be room for a chunk; nil if nobody waits
 
 	inbox   []*Received
 	untaken map[*Received]struct{} // received by the application, and not taken over
@@ -153,6 +153,9 @@ func (e *Endpoint) hasRoom(to frame.GUID, size int) (room <-chan struct{}, err e
 		return nil, fmt.Errorf("name %v: %w", e.Name, ErrClosed)
 	}
 	if bytes := size + overhead; e.queued > 0 && e.queued+bytes > MaxQueued || bytes > e.host.queueLeft {
+		if e.room == nil {
+			e.room = make(chan struct{})
+		}
 		return e.room, fmt.Errorf("chunk of %d bytes to %v, with %d of the name's that are not taken: %w", size, to, e.queued, ErrFull)
 	}
 	return nil, nil
@@ -160,8 +163,10 @@ func (e *Endpoint) hasRoom(to frame.GUID, size int) (room <-chan struct{}, err e
 
 // notifyRoom wakes the senders that wait for room. The host is locked.
 func (e *Endpoint) notifyRoom() {
-	close(e.room)
-	e.room = make(chan struct{})
+	if e.room != nil {
+		close(e.room)
+		e.room = nil
+	}
 }
 
 // Receive waits for a chunk. The sender keeps the chunk until it is taken over, see

@@ -223,7 +223,7 @@ func (h *Host) Attach(key ed25519.PrivateKey) (*Endpoint, error) {
 	if !ok {
 		return nil, fmt.Errorf("a private key of %d bytes", len(key))
 	}
-	e := &Endpoint{host: h, Name: record.NameOf(public), key: key, arrived: make(chan struct{}, 1), closed: make(chan struct{}), room: make(chan struct{}), untaken: map[*Received]struct{}{}, hellos: map[*link]frame.Hello{}, flows: map[frame.GUID]custody.ID{}}
+	e := &Endpoint{host: h, Name: record.NameOf(public), key: key, arrived: make(chan struct{}, 1), closed: make(chan struct{}), untaken: map[*Received]struct{}{}, hellos: map[*link]frame.Hello{}, flows: map[frame.GUID]custody.ID{}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

@@ -90,8 +90,9 @@ type application struct {
 	// sends and pings contain one element for each chunk and each ping whose result is pending.
 	sends, pings chan struct{}
 
-	writing sync.Mutex
-	out     *bufio.Writer
+	writing  sync.Mutex
+	out      *bufio.Writer
+	deadline time.Time // the deadline of writing
 
 	mu      sync.Mutex
 	untaken map[uint32]*Received
@@ -128,13 +129,22 @@ func (a *application) attach(h *Host, in *bufio.Reader) error {
 func (a *application) write(m hostapi.Message, now bool) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	_ = a.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	a.extendDeadline()
 	_, _ = a.out.Write(m.AppendHead(a.out.AvailableBuffer()))
 	_, err := a.out.Write(m.Payload)
 	if now {
 		return a.out.Flush()
 	}
 	return err
+}
+
+// extendDeadline gives a write that begins now at least half of writeTimeout. The caller holds
+// a.writing.
+func (a *application) extendDeadline() {
+	if now := time.Now(); a.deadline.Sub(now) < writeTimeout/2 {
+		a.deadline = now.Add(writeTimeout)
+		_ = a.conn.SetWriteDeadline(a.deadline)
+	}
 }
 
 // run handles messages of the application until the connection ends. The error is to be sent to the
@@ -216,7 +226,7 @@ func (a *application) sendNotices(ctx context.Context) {
 func (a *application) flush() {
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	_ = a.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	a.extendDeadline()
 	if a.out.Flush() != nil {
 		_ = a.conn.Close()
 	}

@@ -57,7 +57,7 @@ type Client struct {
 	waiting       map[uint32]func(Message, error)
 	inFlightBytes int           // bytes of sent chunks that have not been taken over, each with Overhead
 	inFlight      int           // their number
-	room          chan struct{} // closed when there may be room for another chunk
+	room          chan struct{} // closed when there may be room for another chunk; nil if nobody waits
 	err           error         // why the connection has ended
 }
 
@@ -83,7 +83,7 @@ func Open(ctx context.Context, socket string, key ed25519.PrivateKey) (*Client, 
 		return nil, fmt.Errorf("MobilityFirst host at %s: %w", socket, err)
 	}
 	c := &Client{
-		conn: conn, received: make(chan Chunk, MaxAhead), done: make(chan struct{}), room: make(chan struct{}), out: bufio.NewWriterSize(conn, 1<<16), written: make(chan struct{}, 1), waiting: map[uint32]func(Message, error){},
+		conn: conn, received: make(chan Chunk, MaxAhead), done: make(chan struct{}), out: bufio.NewWriterSize(conn, 1<<16), written: make(chan struct{}, 1), waiting: map[uint32]func(Message, error){},
 	}
 	in := bufio.NewReaderSize(conn, 1<<16)
 	if err := c.attach(ctx, in, key); err != nil {
@@ -261,11 +261,14 @@ func (c *Client) Send(ctx context.Context, to frame.GUID, service frame.Service,
 func (c *Client) makeRoom(ctx context.Context, bytes int) error {
 	for {
 		c.mu.Lock()
-		may, room := c.inFlight == 0 || c.inFlight < MaxSends && c.inFlightBytes+bytes <= MaxUnderway, c.room
+		may := c.inFlight == 0 || c.inFlight < MaxSends && c.inFlightBytes+bytes <= MaxUnderway
 		if may {
 			c.inFlight++
 			c.inFlightBytes += bytes
+		} else if c.room == nil {
+			c.room = make(chan struct{})
 		}
+		room := c.room
 		c.mu.Unlock()
 		if may {
 			return nil
@@ -286,8 +289,10 @@ func (c *Client) taken(bytes int) {
 	defer c.mu.Unlock()
 	c.inFlight--
 	c.inFlightBytes -= bytes
-	close(c.room)
-	c.room = make(chan struct{})
+	if c.room != nil {
+		close(c.room)
+		c.room = nil
+	}
 }
 
 // Receive waits for a chunk. Its sender keeps it until it is passed to Take. The error wraps

@@ -1,6 +1,8 @@
 package hostapi
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -168,17 +170,24 @@ func (m *Message) chunk() error {
 // Read reads a message of at most limit bytes behind its length. The message has its own memory,
 // and uses no more than has been received. The error wraps ErrMessage, or is the reader's: io.EOF
 // between two messages.
-func Read(r io.Reader, limit int) (Message, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+func Read(r *bufio.Reader, limit int) (Message, error) {
+	head, err := r.Peek(lengthSize)
+	if err != nil {
+		if err == io.EOF && len(head) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
 		return Message{}, err
 	}
-	n := int64(be.Uint32(head[:]))
+	n := int64(be.Uint32(head))
 	if n > int64(limit) {
 		return Message{}, fmt.Errorf("%d bytes, at most %d: %w", n, limit, ErrMessage)
 	}
+	if n <= smallMessage {
+		return readSmall(r, int(n))
+	}
+	_, _ = r.Discard(lengthSize) // the bytes are in the buffer
 	b := make([]byte, min(n, initialBuffer))
-	_, err := io.ReadFull(r, b)
+	_, err = io.ReadFull(r, b)
 	for err == nil && int64(len(b)) < n {
 		more := make([]byte, min(n, int64(2*len(b))))
 		copied := copy(more, b)
@@ -190,6 +199,23 @@ func Read(r io.Reader, limit int) (Message, error) {
 	}
 	return Parse(b)
 }
+
+// readSmall reads a message from the reader's buffer, without memory of its own except for its
+// payload.
+func readSmall(r *bufio.Reader, n int) (Message, error) {
+	b, err := r.Peek(lengthSize + n)
+	if err != nil {
+		return Message{}, fmt.Errorf("message of %d bytes: %w", n, errors.Join(err, ErrMessage))
+	}
+	m, err := Parse(b[lengthSize:])
+	m.Payload = bytes.Clone(m.Payload)
+	_, _ = r.Discard(lengthSize + n) // the bytes are in the buffer
+	return m, err
+}
+
+// lengthSize is the size of a message's length in bytes. A message of at most smallMessage bytes
+// behind it is read from the reader's buffer.
+const lengthSize, smallMessage = 4, 128
 
 // initialBuffer is the memory that is allocated for a message before more of it has been received.
 const initialBuffer = 1<<20 + 64

@@ -1,9 +1,11 @@
 package hostapi
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,10 +44,15 @@ func TestMessages(t *testing.T) {
 		case Failed:
 			m.Reason = reason
 		}
-		r := bytes.NewReader(append(m.AppendHead(nil), m.Payload...))
+		one := append(m.AppendHead(nil), m.Payload...)
+		r := bufio.NewReader(bytes.NewReader(slices.Concat(one, one)))
 		got, err := Read(r, MaxMessage)
-		if diff := cmp.Diff(m, got, cmpopts.EquateEmpty()); err != nil || diff != "" || r.Len() != 0 {
-			t.Fatalf("%v, %d bytes left\n%s", err, r.Len(), diff)
+		next, nextErr := Read(r, MaxMessage)
+		if diff := cmp.Diff([]Message{m, m}, []Message{got, next}, cmpopts.EquateEmpty()); err != nil || nextErr != nil || diff != "" {
+			t.Fatalf("%v, %v\n%s", err, nextErr, diff)
+		}
+		if _, err := Read(r, MaxMessage); err != io.EOF {
+			t.Fatalf("at the end: %v", err)
 		}
 	})
 }
@@ -60,11 +67,11 @@ func TestNoMessages(t *testing.T) {
 		"larger than is": {0xff, 0xff, 0xff, 0xff, byte(Send)},
 		"cut off":        {0, 0, 0, 6, byte(Take)},
 	} {
-		if _, err := Read(bytes.NewReader(b), MaxMessage); !errors.Is(err, ErrMessage) {
+		if _, err := Read(bufio.NewReader(bytes.NewReader(b)), MaxMessage); !errors.Is(err, ErrMessage) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Read(bytes.NewReader(nil), MaxMessage); err != io.EOF {
+	if _, err := Read(bufio.NewReader(bytes.NewReader(nil)), MaxMessage); err != io.EOF {
 		t.Error(err)
 	}
 }
