@@ -164,16 +164,21 @@ func (s *Service) verify(src endpoint, x *message) {
 // hello to the hosts that send to the name, and to those that have asked for it in vain. They then
 // request a path.
 func (s *Service) announce(src endpoint, x *message) {
-	s.publish("name.found", NameEvent{src.name.String(), placeInfo(src.place)})
-	peers := s.paths.peersOf(src.name)
-	for _, e := range s.names.takeSubscribers(src.name) {
-		peers[e] = struct{}{}
+	if s.Bus != nil && s.limits.events.Allow(x.At, x.received) {
+		s.Bus.Publish(Name+".name.found", NameEvent{src.name.String(), placeInfo(src.place)})
 	}
-	for e := range peers {
+	hosts := map[place]struct{}{}
+	for e := range s.paths.peersOf(src.name) {
+		hosts[e.place] = struct{}{}
+	}
+	for _, at := range s.names.takeSubscribers(src.name) {
+		hosts[at] = struct{}{}
+	}
+	for at := range hosts {
 		if !s.limits.notifications.Allow(x.At, x.received) {
 			return
 		}
-		s.send(s.Network.Send, e.place, src.MAC, &x.hello)
+		s.send(s.Network.Send, at, src.MAC, &x.hello)
 	}
 }
 
@@ -182,7 +187,7 @@ func (s *Service) announce(src endpoint, x *message) {
 func (s *Service) request(src endpoint, x *message) {
 	places := s.names.find(x.request.Destination)
 	if len(places) == 0 {
-		s.names.subscribe(x.request.Destination, src, x.received)
+		s.names.subscribe(x.request.Destination, src.place, x.received)
 		s.metrics.unknownName.Inc()
 		return
 	}

@@ -2,6 +2,7 @@ package mobilityfirst
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
@@ -89,7 +91,7 @@ func TestFloods(t *testing.T) {
 				if n := len(w.names.byName); n > 2 {
 					t.Errorf("%d names are known", n)
 				}
-				if n := len(w.names.subscribers); n > maxSubscribedNames {
+				if n := len(w.names.subscribers); n > maxSubscriptionsPerPort {
 					t.Errorf("%d names are asked for", n)
 				}
 				w.ask(numbered(1), host(1, 1), b.name)
@@ -107,7 +109,7 @@ func TestManyFollowers(t *testing.T) {
 		b := numbered(2)
 		for i := range 2 * maxSubscribersPerName {
 			w.pass(time.Second / signaturesPerPort)
-			w.ask(numbered(100+i), host(1, 1), b.name)
+			w.ask(numbered(100+i), host(openflow.DatapathID(1+i%4), byte(50+i)), b.name)
 		}
 		if n := len(w.names.subscribers[b.name]); n != maxSubscribersPerName {
 			t.Errorf("%d follow a name, want %d", n, maxSubscribersPerName)
@@ -120,6 +122,82 @@ func TestManyFollowers(t *testing.T) {
 		w.pass(subscriptionLifetime + 2*sweepInterval)
 		if n := len(w.names.subscribers); n != 0 {
 			t.Errorf("%d names are followed after their time", n)
+		}
+	})
+}
+
+// Hosts behind one port that ask for an absent name under many addresses do not keep a host behind
+// another port from being notified when the name appears.
+func TestSubscribersOfOnePort(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		b, other := numbered(2), host(3, 3)
+		for i := range 2 * maxSubscribersPerName {
+			w.pass(time.Second / signaturesPerPort)
+			at := host(1, 1)
+			at.MAC[4] = byte(i)
+			w.ask(numbered(100+i), at, b.name)
+		}
+		w.ask(numbered(3), other, b.name)
+		w.sent()
+		w.say(b, host(2, 2))
+		told := map[network.PortRef]int{}
+		for _, x := range w.sent() {
+			told[x.to]++
+		}
+		if told[other.At] != 1 || told[host(1, 1).At] != maxSubscribersPerPort {
+			t.Errorf("notified by port: %v, want one host at %v and %d at %v", told, other.At, maxSubscribersPerPort, host(1, 1).At)
+		}
+	})
+}
+
+// Hosts behind one port that ask for very many absent names leave others room to do so.
+func TestSubscriptionsOfOnePort(t *testing.T) {
+	n, busy, other := newNames(), host(1, 1), host(1, 2)
+	for i := range 2 * maxSubscriptionsPerPort {
+		var name frame.GUID
+		be.PutUint32(name[:], uint32(i+1))
+		n.subscribe(name, busy, time.Unix(0, 0))
+	}
+	if has, _ := n.subscriptions.Has(busy.At); has != maxSubscriptionsPerPort {
+		t.Errorf("%d subscriptions of one port, want %d", has, maxSubscriptionsPerPort)
+	}
+	n.subscribe(numbered(2).name, other, time.Unix(0, 0))
+	if all := n.takeSubscribers(numbered(2).name); len(all) != 1 || all[0] != other {
+		t.Errorf("subscribers are %v, want %v", all, other)
+	}
+	n.expire(time.Unix(0, 0).Add(subscriptionLifetime + 1))
+	if len(n.subscribers) != 0 || n.subscriptions.All() != 0 {
+		t.Errorf("%d names with %d subscriptions are left", len(n.subscribers), n.subscriptions.All())
+	}
+}
+
+// A host that says hello for many new names does not hide the events about hosts behind other ports.
+func TestEventsOfOnePort(t *testing.T) {
+	bus := event.NewBus(1, 4096)
+	in(t, Options{Bus: bus}, func(w *world) {
+		sub := bus.Subscribe(0)
+		busy, other := host(1, 1), host(1, 2)
+		for i := range maxPlacesPerPort {
+			w.say(numbered(100+i), busy)
+		}
+		w.say(numbered(1), other)
+		bus.Close()
+		for told := 0; ; told++ {
+			e, err := sub.Next(t.Context())
+			if err != nil {
+				t.Errorf("after %d events about one port there is none about the other: %v", told, err)
+				return
+			}
+			var found NameEvent
+			if err := json.Unmarshal(e.Attrs, &found); err != nil {
+				t.Fatal(err)
+			}
+			if found.Port == other.At.String() {
+				if told > eventLimits.Port.Burst {
+					t.Errorf("%d events about one port, want %d at most", told, eventLimits.Port.Burst)
+				}
+				return
+			}
 		}
 	})
 }

@@ -16,10 +16,21 @@ const (
 	signatureBurst = maxPlacesPerPort
 )
 
+// eventLimits limits the published events about names. The hosts of one port and of one switch have
+// shares, so that the events about other hosts are still published.
+var eventLimits = kit.PortLimits{
+	Port:   kit.EventRate{PerSecond: 1, Burst: 32},
+	Switch: kit.EventRate{PerSecond: 5, Burst: 64},
+	All:    kit.EventRate{PerSecond: 20, Burst: 256},
+}
+
 // limits limits the work that the hosts behind each port, and all hosts of each switch, may cause
 // per second: frames that are handled, signatures that are checked, hosts that are notified,
-// further places that a request is forwarded to, and requests that are broadcast.
-type limits struct{ frames, signatures, notifications, forwards, floods *kit.PortLimiter }
+// further places that a request is forwarded to, requests that are broadcast, and events that are
+// published.
+type limits struct {
+	frames, signatures, notifications, forwards, floods, events *kit.PortLimiter
+}
 
 func newLimits() limits {
 	limiter := func(perPort, burst, total int) *kit.PortLimiter {
@@ -34,5 +45,6 @@ func newLimits() limits {
 		notifications: limiter(notificationsPerPort, notificationsPerPort, notificationsTotal),
 		forwards:      limiter(forwardsPerPort, forwardsPerPort, forwardsTotal),
 		floods:        limiter(floodsPerPort, floodsPerPort, floodsTotal),
+		events:        kit.NewPortLimiter(eventLimits),
 	}
 }

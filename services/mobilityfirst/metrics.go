@@ -4,14 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"github.com/sluice-net/sluice/kit"
 )
-
-// eventsPerSecond limits the published events; ten times as many may come at once. Further events
-// are not published.
-const eventsPerSecond = 20
 
 // metrics holds the service's metrics for Prometheus.
 type metrics struct {
@@ -20,11 +15,10 @@ type metrics struct {
 	unknownName           prometheus.Counter // requests for names without a place
 	dropped               *prometheus.CounterVec
 	setup                 prometheus.Observer
-	events                *rate.Limiter
 }
 
 func newMetrics(s *Service) *metrics {
-	m := &metrics{own: kit.NewMetrics(Name), events: rate.NewLimiter(eventsPerSecond, 10*eventsPerSecond)}
+	m := &metrics{own: kit.NewMetrics(Name)}
 	m.own.Gauges("names", "Names with a known place.", nil, func(report func(float64, ...string)) { report(float64(s.names.count())) })
 	m.own.Gauges("paths", "Paths that have labels.", nil, func(report func(float64, ...string)) { report(float64(s.paths.count())) })
 	requests := m.own.Counters("requests_total", "Path requests, by outcome: path; none: passed on without a label; unknown: no host has sent a hello for the name.", "outcome")
@@ -80,11 +74,4 @@ func (m *metrics) nodes(s *Service) {
 			report(float64(c.Failed), "failed")
 		}
 	})
-}
-
-// publish publishes an event on the bus, up to eventsPerSecond.
-func (s *Service) publish(kind string, attrs any) {
-	if s.Bus != nil && s.metrics.events.Allow() {
-		s.Bus.Publish(Name+"."+kind, attrs)
-	}
 }

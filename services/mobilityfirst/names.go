@@ -27,9 +27,12 @@ const (
 	// goneTimeout is how long a place is remembered whose port has gone down.
 	goneTimeout = 5 * time.Minute
 	// maxSubscribersPerName limits the hosts that are notified of a name that they have asked for
-	// in vain, and maxSubscribedNames the names with such hosts. A host stays subscribed for
+	// in vain, and maxSubscribersPerPort those of them behind one port.
+	maxSubscribersPerName, maxSubscribersPerPort = 64, 8
+	// maxSubscriptions limits the subscriptions to all names together, of which a quarter may be of
+	// one switch, and maxSubscriptionsPerPort those of one port. A host stays subscribed for
 	// subscriptionLifetime.
-	maxSubscribersPerName, maxSubscribedNames, subscriptionLifetime = 64, 16384, 30 * time.Second
+	maxSubscriptions, maxSubscriptionsPerPort, subscriptionLifetime = 65536, 4096, 30 * time.Second
 )
 
 // place is where a host is: behind a port, with an Ethernet address.
@@ -94,12 +97,13 @@ type names struct {
 	byName map[frame.GUID]*nameState
 	byPort map[network.PortRef]map[endpoint]struct{}
 	shares kit.Shares // counts the places of all names
-	// subscribers holds the hosts that have asked for a name without a place, and when.
-	subscribers map[frame.GUID]map[endpoint]time.Time
+	// subscribers holds the places of the hosts that have asked for a name without a place, and when.
+	subscribers   map[frame.GUID]map[place]time.Time
+	subscriptions kit.Shares // counts the subscribers of all names
 }
 
 func newNames() *names {
-	return &names{byName: map[frame.GUID]*nameState{}, byPort: map[network.PortRef]map[endpoint]struct{}{}, shares: kit.NewShares(), subscribers: map[frame.GUID]map[endpoint]time.Time{}}
+	return &names{byName: map[frame.GUID]*nameState{}, byPort: map[network.PortRef]map[endpoint]struct{}{}, shares: kit.NewShares(), subscribers: map[frame.GUID]map[place]time.Time{}, subscriptions: kit.NewShares()}
 }
 
 // find returns the places of a name.
@@ -298,34 +302,51 @@ func (n *names) expire(now time.Time) {
 		}
 	}
 	for name, all := range n.subscribers {
-		maps.DeleteFunc(all, func(_ endpoint, asked time.Time) bool { return now.Sub(asked) > subscriptionLifetime })
+		for at, asked := range all {
+			if now.Sub(asked) > subscriptionLifetime {
+				delete(all, at)
+				n.subscriptions.Add(at.At, -1)
+			}
+		}
 		if len(all) == 0 {
 			delete(n.subscribers, name)
 		}
 	}
 }
 
-// subscribe records that a host is to be notified when the name has a place.
-func (n *names) subscribe(name frame.GUID, src endpoint, now time.Time) {
+// subscribe records that the host at a place is to be notified when the name has a place.
+func (n *names) subscribe(name frame.GUID, at place, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := n.subscribers[name]
-	if _, ok := all[src]; !ok && (len(all) >= maxSubscribersPerName || all == nil && len(n.subscribers) >= maxSubscribedNames) {
-		return
+	if _, ok := all[at]; !ok {
+		ofPort := 0
+		for other := range all {
+			if other.At == at.At {
+				ofPort++
+			}
+		}
+		if len(all) >= maxSubscribersPerName || ofPort >= maxSubscribersPerPort || !n.subscriptions.Room(at.At, maxSubscriptions, maxSubscriptions/4, maxSubscriptionsPerPort) {
+			return
+		}
+		n.subscriptions.Add(at.At, 1)
 	}
 	if all == nil {
-		all = map[endpoint]time.Time{}
+		all = map[place]time.Time{}
 		n.subscribers[name] = all
 	}
-	all[src] = now
+	all[at] = now
 }
 
-// takeSubscribers returns the hosts to notify of a name and removes them.
-func (n *names) takeSubscribers(name frame.GUID) []endpoint {
+// takeSubscribers returns the places of the hosts to notify of a name and removes them.
+func (n *names) takeSubscribers(name frame.GUID) []place {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := slices.Collect(maps.Keys(n.subscribers[name]))
 	delete(n.subscribers, name)
+	for _, at := range all {
+		n.subscriptions.Add(at.At, -1)
+	}
 	return all
 }
 
