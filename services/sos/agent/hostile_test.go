@@ -205,3 +205,64 @@ func TestPortRests(t *testing.T) {
 		return errors.Is(err, unix.ECONNREFUSED)
 	})
 }
+
+// TestPeerThatConfirmsNothing checks that a peer that grants endless credit, reads everything and
+// confirms nothing takes no more than a session's memory, and that the session goes on when the
+// peer confirms.
+func TestPeerThatConfirmsNothing(t *testing.T) {
+	const chunk, queue = 64 << 10, 4
+	p := newPair(t, func(x, _ *Config) { x.ChunkBytes, x.Queue = chunk, queue })
+	at, peer := p.silentPeer(t)
+	f, client := p.clientAt(t, at) // on one connection
+	const all = 16 << 20
+	go func() { _, _ = sendAll(client, all, 1) }()
+	opening := make([]byte, wire.OpeningSize)
+	_ = peer.SetReadDeadline(time.Now().Add(2 * testTimeout))
+	if _, err := io.ReadFull(peer, opening); err != nil {
+		t.Fatal(err)
+	}
+	answer := wire.Answer{}.AppendTo(nil, opening, f.key[:])
+	if _, err := peer.Write(wire.Header{Kind: wire.Window, Number: 1 << 62}.AppendTo(answer)); err != nil {
+		t.Fatal(err)
+	}
+	chunks := make(chan struct{}, all)
+	go func() {
+		defer close(chunks)
+		var b [wire.HeaderSize]byte
+		for {
+			if _, err := io.ReadFull(peer, b[:]); err != nil {
+				return
+			}
+			h, err := wire.ParseHeader(b[:])
+			if err != nil {
+				return
+			}
+			if _, err := io.CopyN(io.Discard, peer, int64(h.Length)); err != nil {
+				return
+			}
+			if h.Kind == wire.Data {
+				chunks <- struct{}{}
+			}
+		}
+	}()
+	s := p.x.session(f.id)
+	const bound = queue*chunk + ackEvery*(chunk+wire.ChunkCost)
+	eventually(t, "the source stops", func() bool { return s.out.blocked() || s.out.bytes.Load() > bound })
+	if held, pipes := s.out.bytes.Load(), p.x.pipes.inUse.Load(); held > bound || pipes > bound/wire.ChunkCost+2 {
+		t.Fatalf("%d bytes in %d pipes are held for a peer that confirms nothing, want at most %d", held, pipes, bound)
+	}
+	received := uint64(0)
+	for s.out.bytes.Load() < all {
+		if _, ok := <-chunks; !ok {
+			t.Fatalf("the session stops after %d bytes", s.out.bytes.Load())
+		}
+		received++
+		if _, err := peer.Write(wire.Header{Kind: wire.Ack, Number: received}.AppendTo(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := peer.Write(wire.Header{Kind: wire.Reset, Number: uint64(wire.CauseAgent)}.AppendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all memory of the session is given back", func() bool { return p.x.pipes.inUse.Load() == 0 })
+}

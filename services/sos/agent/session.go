@@ -106,7 +106,7 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 		size: min(most, credit), most: most,
 		rtt: func() time.Duration { return time.Duration(s.congestion.rtt.Load()) },
 	})
-	s.out = newSource(s)
+	s.out = newSource(s, most)
 	return s
 }
 

@@ -27,9 +27,11 @@ type source struct {
 	sent     uint64 // cost, in window, of the chunks numbered so far
 	limit    uint64 // limit granted by the peer
 	resend   []*chunk
-	pending  int  // chunks numbered and not confirmed
-	finished bool // whether the last chunk has been numbered
-	arrived  bool // whether the peer has reported that it has all chunks
+	pending  int    // chunks numbered and not confirmed
+	held     uint64 // cost, in window, of the pending chunks
+	maxHeld  uint64 // bound of held; more is permitted while Acks may be delayed, see hasRoom
+	finished bool   // whether the last chunk has been numbered
+	arrived  bool   // whether the peer has reported that it has all chunks
 	lastFlag wire.Flags
 	stopped  bool
 
@@ -38,8 +40,10 @@ type source struct {
 	resent atomic.Uint64
 }
 
-func newSource(s *session) *source {
-	o := &source{s: s, limit: wire.FirstCredit}
+// newSource returns the source of a session. maxHeld bounds the cost of the chunks that the peer has
+// not confirmed.
+func newSource(s *session, maxHeld int) *source {
+	o := &source{s: s, limit: wire.FirstCredit, maxHeld: uint64(maxHeld)}
 	o.cond = sync.NewCond(&o.mu)
 	return o
 }
@@ -96,8 +100,17 @@ func (o *source) take(w *conn) *chunk {
 
 // mayRead reports whether the writer w may read the end host now.
 func (o *source) mayRead(w *conn) bool {
-	return (o.turn == nil || o.turn == w) && o.end != nil && !o.finished &&
-		o.sent+wire.ChunkCost < o.limit
+	return (o.turn == nil || o.turn == w) && o.end != nil && !o.finished && o.hasRoom()
+}
+
+// hasRoom reports whether another chunk may be read. It does not rely on the peer's credit alone,
+// because every chunk is kept until the peer confirms it: a peer that grants much and confirms
+// nothing must not take more than a session's memory. A peer that confirms as it should may hold
+// back the confirmations of ackEvery chunks on each connection. mu is held.
+func (o *source) hasRoom() bool {
+	chunk := uint64(o.s.params.ChunkBytes) + wire.ChunkCost
+	delayed := uint64(ackEvery*len(*o.s.conns.Load())) * chunk
+	return o.sent+wire.ChunkCost < o.limit && o.held+chunk <= o.maxHeld+delayed
 }
 
 // pass gives away the turn, if w has it, because w is about to wait for its connection.
@@ -166,6 +179,7 @@ func (o *source) read() *chunk {
 	o.nextSeq++
 	o.pending++
 	o.sent += c.header().Cost()
+	o.held += c.header().Cost()
 	o.s.noteProgress(o.bytes.Add(uint64(n)))
 	o.chunks.Add(1)
 	return c
@@ -192,12 +206,19 @@ func (o *source) fill(c *chunk) (int, error) {
 
 // confirmed handles chunks that the peer has confirmed.
 func (o *source) confirmed(done []*chunk) {
+	cost := uint64(0)
 	for _, c := range done {
+		cost += c.header().Cost()
 		c.release(o.s.agent.pipes, o.s.mem)
 	}
 	o.mu.Lock()
 	if !o.arrived {
+		hadRoom := o.hasRoom()
 		o.pending -= len(done)
+		o.held -= cost
+		if !hadRoom {
+			o.cond.Signal()
+		}
 	}
 	over := o.finished && o.pending == 0
 	o.mu.Unlock()
@@ -213,7 +234,7 @@ func (o *source) released() {
 	o.mu.Lock()
 	over := o.finished && !o.arrived
 	if over {
-		o.arrived, o.pending = true, 0
+		o.arrived, o.pending, o.held = true, 0, 0
 		for _, c := range o.resend {
 			c.release(o.s.agent.pipes, o.s.mem)
 		}
@@ -265,11 +286,12 @@ func (o *source) ended() bool {
 	return o.finished
 }
 
-// blocked reports whether the peer's credit limit keeps the source from reading.
+// blocked reports whether the peer keeps the source from reading, because it grants no credit or
+// confirms nothing.
 func (o *source) blocked() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.turn == nil && !o.finished && o.sent+wire.ChunkCost >= o.limit
+	return o.turn == nil && !o.finished && !o.hasRoom()
 }
 
 // drop releases the chunks that would have to be sent again. It is called after the session's end.
