@@ -34,13 +34,15 @@ type acceptor struct {
 	closed         bool
 	sessionsByPeer map[netip.Addr]int // number of sessions by the peer that opens their connections
 	accepted       map[net.Conn]struct{}
+	idleByPeer     map[netip.Addr]int // number of connections that a peer keeps for later sessions
+	idle           int                // sum of idleByPeer
 }
 
 func newAcceptor(a *Agent) *acceptor {
 	return &acceptor{
 		agent: a, unauthenticated: make(chan struct{}, a.cfg.MaxUnauthenticated),
 		expected:       make(chan struct{}, max(a.cfg.MaxUnauthenticated, a.cfg.MaxSessions)),
-		sessionsByPeer: make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
+		sessionsByPeer: make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}), idleByPeer: make(map[netip.Addr]int),
 	}
 }
 
@@ -51,6 +53,29 @@ func (x *acceptor) countPeer(peer netip.Addr, sessions int) {
 	defer x.mu.Unlock()
 	if x.sessionsByPeer[peer] += sessions; x.sessionsByPeer[peer] == 0 {
 		delete(x.sessionsByPeer, peer)
+	}
+}
+
+// startIdle counts a connection that a peer keeps for later sessions. It returns false if the peer,
+// or all peers together, have as many as permitted. A peer need not keep to its own bound of them.
+func (x *acceptor) startIdle(peer netip.Addr) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.idleByPeer[peer] >= x.agent.cfg.WarmPerPeer || x.idle >= x.agent.cfg.WarmTotal {
+		return false
+	}
+	x.idleByPeer[peer]++
+	x.idle++
+	return true
+}
+
+// stopIdle ends what startIdle has begun.
+func (x *acceptor) stopIdle(peer netip.Addr) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.idle--
+	if x.idleByPeer[peer]--; x.idleByPeer[peer] == 0 {
+		delete(x.idleByPeer, peer)
 	}
 }
 
@@ -129,7 +154,6 @@ func (x *acceptor) slotsFor(nc net.Conn) chan struct{} {
 // serve serves one accepted connection, which may carry several sessions, one after the other. It
 // holds one of the few slots until the first opening has been accepted.
 func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
-	a := x.agent
 	holding := true
 	authenticated := func() {
 		if holding {
@@ -143,25 +167,38 @@ func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
 	}
 	defer x.untrack(nc)
 	c, err := x.unwrap(nc)
-	for first := true; err == nil; first = false {
-		timeout := a.cfg.OpeningTimeout
-		if !first {
-			timeout = lastWarmFactor*a.cfg.WarmIdle + a.cfg.OpeningTimeout
-		}
-		var s *session
+	var s *session
+	for err == nil {
 		var index int
-		s, index, err = x.readOpening(c, timeout)
-		if err != nil && first {
-			a.metrics.rejected.Inc()
-			a.log.Debug("data connection rejected", "from", nc.RemoteAddr(), "error", err)
-		}
-		if err == nil {
+		if s, index, err = x.nextOpening(c, s); err == nil {
 			authenticated()
 			err = s.serveConn(c, index, nil)
 		}
 	}
 	resetNow(nc)
 }
+
+// nextOpening reads the next opening of a connection. last is the session that the connection has
+// served before, or nil.
+func (x *acceptor) nextOpening(c net.Conn, last *session) (*session, int, error) {
+	a := x.agent
+	if last == nil {
+		s, index, err := x.readOpening(c, a.cfg.OpeningTimeout)
+		if err != nil {
+			a.metrics.rejected.Inc()
+			a.log.Debug("data connection rejected", "from", c.RemoteAddr(), "error", err)
+		}
+		return s, index, err
+	}
+	peer := last.req.Peer.Addr
+	if !x.startIdle(peer) {
+		return nil, 0, errTooManyIdle
+	}
+	defer x.stopIdle(peer)
+	return x.readOpening(c, lastWarmFactor*a.cfg.WarmIdle+a.cfg.OpeningTimeout)
+}
+
+var errTooManyIdle = errors.New("the peer keeps too many idle connections")
 
 // unwrap examines the first byte without consuming it, and starts TLS if that byte begins a TLS
 // handshake.

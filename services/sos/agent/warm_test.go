@@ -209,6 +209,37 @@ func TestWarmPoolIsBounded(t *testing.T) {
 	}
 }
 
+// TestIdleAcceptedAreBounded checks that the accepting side closes the connections that a peer, or
+// all peers together, keep idle beyond the limits, whatever the peer's own limits are.
+func TestIdleAcceptedAreBounded(t *testing.T) {
+	p := newPair(t, func(_, y *Config) { y.WarmPerPeer = 2 })
+	for range 2 {
+		f := p.open(agentapi.Params{Connections: 5})
+		eventually(t, "all connections stand", func() bool { return p.y.session(f.id).counters().ConnsOpen == 5 })
+		exchange(t, f, 1000, 1000)
+		f.ended(p.y)
+		eventually(t, "two connections are left", func() bool {
+			p.y.acceptor.mu.Lock()
+			defer p.y.acceptor.mu.Unlock()
+			return len(p.y.acceptor.accepted) == 2 && p.y.acceptor.idle == 2
+		})
+	}
+	x := newAcceptor(&Agent{cfg: Config{WarmPerPeer: 2, WarmTotal: 3}})
+	first, second := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	if !x.startIdle(first) || !x.startIdle(first) || x.startIdle(first) {
+		t.Error("the first peer may not have two, or may have three")
+	}
+	if !x.startIdle(second) || x.startIdle(second) {
+		t.Error("all peers may not have three, or may have four")
+	}
+	for _, peer := range []netip.Addr{first, first, second} {
+		x.stopIdle(peer)
+	}
+	if x.idle != 0 || len(x.idleByPeer) != 0 {
+		t.Errorf("at the end %d are counted, %v", x.idle, x.idleByPeer)
+	}
+}
+
 // TestLastWarmStay checks that the two idle connections to a peer that were used last are kept
 // longer than the others.
 func TestLastWarmStay(t *testing.T) {
