@@ -12,10 +12,12 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// These are the number of connections between the agents, the bound of the CPU time that the pair
-// may use, and the rate that it must reach.
+// These are the number of connections between the agents, the bounds of the CPU time that they may
+// use, and the rate that they must reach.
 const (
 	relayConnections = 4
+	// relaySecondsBound bounds the CPU seconds that each agent may use for a GB.
+	relaySecondsBound = 0.08
 	// relayCPUBound bounds the CPU time of a pair of agents, as a share of that of a pair of
 	// haproxy processes in the same run, because machines differ.
 	relayCPUBound  = 0.44
@@ -162,6 +164,8 @@ func (rig *relayRig) compare(ctx context.Context, raw *CSV, r *Result, repeats i
 	sos, proxy := medians["SOS, p = 4"], medians["haproxy pair"]
 	share := (sos.x + sos.y) / (proxy.x + proxy.y)
 	r.Claim(share <= relayCPUBound, fmt.Sprintf("the agents cost at most %.2f of what a pair of haproxy does", relayCPUBound), "%.2f: %.3f and %.3f CPU seconds a GB, haproxy %.3f and %.3f", share, sos.x, sos.y, proxy.x, proxy.y)
+	worse := max(sos.x, sos.y)
+	r.Claim(worse <= relaySecondsBound, fmt.Sprintf("each agent uses at most %.2f CPU seconds a GB", relaySecondsBound), "%.3f in the worse of the two, haproxy %.3f", worse, max(proxy.x, proxy.y))
 	r.Claim(sos.bitsPerSecond >= relayRateBound, fmt.Sprintf("at least %.0f Gbit/s through the pair", relayRateBound/1e9), "%.1f Gbit/s (haproxy: %.1f, direct: %.1f)", sos.bitsPerSecond/1e9, proxy.bitsPerSecond/1e9, medians["direct"].bitsPerSecond/1e9)
 	return nil
 }
