@@ -13,8 +13,8 @@ import (
 // carried is a transfer that agents carried.
 type carried struct {
 	testbed.Goodput
-	// SenderCPU and ReceiverCPU are the CPU usages of the agents x1 and y1 during the transfer, in
-	// percent of one core.
+	// SenderCPU and ReceiverCPU are the CPU usages of all agents at the client's and at the server's
+	// side during the transfer, in percent of one core.
 	SenderCPU, ReceiverCPU float64
 }
 
@@ -30,21 +30,21 @@ func (s *site) carriedTransfer(ctx context.Context, t testbed.Transfer, tuning s
 		return c, err
 	}
 	defer func() { err = errors.Join(err, s.Unlist(context.WithoutCancel(ctx), entry)) }()
-	x, err := startCPUMeter(s.Agent("x1").PID())
+	senders, err := s.startCPUMeters("x")
 	if err != nil {
 		return c, err
 	}
-	y, err := startCPUMeter(s.Agent("y1").PID())
+	receivers, err := s.startCPUMeters("y")
 	if err != nil {
 		return c, err
 	}
 	if c.Goodput, err = t.Run(ctx); err != nil {
 		return c, err
 	}
-	if c.SenderCPU, err = x.percent(); err != nil {
+	if c.SenderCPU, err = senders.percent(); err != nil {
 		return c, err
 	}
-	if c.ReceiverCPU, err = y.percent(); err != nil {
+	if c.ReceiverCPU, err = receivers.percent(); err != nil {
 		return c, err
 	}
 	after, err := s.Sessions(ctx)
@@ -84,4 +84,31 @@ func startCPUMeter(pid int) (cpuMeter, error) {
 func (m cpuMeter) percent() (float64, error) {
 	used, err := testbed.CPUTime(m.pid)
 	return 100 * (used - m.used).Seconds() / time.Since(m.began).Seconds(), err
+}
+
+// cpuMeters measures the CPU usage of several processes together.
+type cpuMeters []cpuMeter
+
+// startCPUMeters measures the agents at one side: x is the client's, y the server's.
+func (s *site) startCPUMeters(side string) (all cpuMeters, err error) {
+	for i := 1; s.Agent(pairName(side, i)) != nil; i++ {
+		m, err := startCPUMeter(s.Agent(pairName(side, i)).PID())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// percent returns the sum of the usages since the start, in percent of one core.
+func (all cpuMeters) percent() (sum float64, err error) {
+	for _, m := range all {
+		p, err := m.percent()
+		if err != nil {
+			return 0, err
+		}
+		sum += p
+	}
+	return sum, nil
 }

@@ -13,8 +13,8 @@ import (
 // sustain.
 var socketsLine = line{Rate: 1e9, RTT: 50 * time.Millisecond, MTU: 9000, Offload: true}
 
-// publishedAgents holds the published goodput of a pair of agents in Gbit/s, and the CPU usage of
-// both agents in percent of one core, each with its 95 % interval.
+// publishedAgents holds the published goodput of agents in Gbit/s, and the CPU usage of the senders'
+// and the receivers' agents in percent of one core, each with its 95 % interval.
 type publishedAgents struct {
 	gbit             interval
 	sender, receiver interval
