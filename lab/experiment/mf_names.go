@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/redistest"
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
@@ -89,11 +88,9 @@ func runMFNames(ctx context.Context, env *Env) (*Result, error) {
 	}
 	env.namesModel(r)
 	env.Step("%d kills while names are written", s.kills)
-	lost, acknowledged, err := rig.kills(ctx, s.kills)
-	if err != nil {
+	if err := rig.kills(ctx, r, "what was acknowledged is there after a kill -9 in mid-update", s.kills, func() { rig.daemon.Kill() }, rig.restart); err != nil {
 		return nil, err
 	}
-	r.Claim(lost == 0, "what was acknowledged is there after a kill -9 in mid-update", "%d of %d acknowledged writes are lost in %d kills", lost, acknowledged, s.kills)
 	if err := peerRedis(ctx, env, raw, r); err != nil {
 		return nil, fmt.Errorf("names in a Redis Cluster: %w", err)
 	}
@@ -299,81 +296,4 @@ func (rig *namesRig) lookUp(ctx context.Context, count int) (_ int, took time.Du
 		},
 	})
 	return count, took, again, err
-}
-
-// kills kills the service again and again while it writes, and counts the acknowledged records that
-// it has lost.
-func (rig *namesRig) kills(ctx context.Context, times int) (lost, acknowledged int, err error) {
-	for range times {
-		numbers, err := rig.kill(ctx)
-		if err != nil {
-			return 0, 0, err
-		}
-		if err := rig.start(ctx); err != nil {
-			return 0, 0, err
-		}
-		n, err := rig.missing(ctx, numbers)
-		if err != nil {
-			return 0, 0, err
-		}
-		lost, acknowledged = lost+n, acknowledged+len(numbers)
-	}
-	return lost, acknowledged, nil
-}
-
-// kill writes names until the name service is killed, and returns the last acknowledged record
-// number of each name.
-func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
-	c, err := gnrs.Dial(rig.at)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	writing, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var mu sync.Mutex
-	numbers := map[int]uint64{}
-	var all sync.WaitGroup
-	for i := range min(len(rig.names), 2*nameWindow) {
-		all.Go(func() {
-			for writing.Err() == nil {
-				now := time.Now()
-				r, err := record.Sign(rig.key(i), uint64(now.UnixNano()), now.Add(time.Hour), place(i))
-				if err != nil || c.Write(writing, r) != nil {
-					continue // other records are acknowledged until the service has ended
-				}
-				mu.Lock()
-				numbers[i] = r.Number
-				mu.Unlock()
-			}
-		})
-	}
-	err = tasks.Sleep(ctx, 50*time.Millisecond+rand.N(250*time.Millisecond))
-	if rig.redis == nil {
-		rig.daemon.Kill()
-	} else {
-		rig.redis.Kill()
-	}
-	cancel()
-	all.Wait()
-	return numbers, err
-}
-
-// missing counts the names for which the service has an older record than it has acknowledged.
-func (rig *namesRig) missing(ctx context.Context, numbers map[int]uint64) (n int, err error) {
-	c, err := gnrs.Dial(rig.at)
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	for i, number := range numbers {
-		r, err := c.Lookup(ctx, rig.names[i])
-		if err != nil {
-			return 0, err
-		}
-		if r.Number < number {
-			n++
-		}
-	}
-	return n, nil
 }

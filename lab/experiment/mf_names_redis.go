@@ -42,38 +42,27 @@ func peerRedis(ctx context.Context, env *Env, raw *CSV, r *Result) error {
 		return err
 	}
 	env.Step("%d kills of all nodes of Redis while names are written", s.kills)
-	lost, acknowledged := 0, 0
-	for range s.kills {
-		n, of, err := rig.killRedis(ctx)
-		if err != nil {
-			return err
-		}
-		lost, acknowledged = lost+n, acknowledged+of
+	if err := rig.kills(ctx, r, "what was acknowledged is in the Redis Cluster after a kill -9 of all its nodes in mid-update", s.kills, c.Kill, rig.restartRedis); err != nil {
+		return err
 	}
-	r.Claim(lost == 0, "what was acknowledged is in the Redis Cluster after a kill -9 of all its nodes in mid-update", "%d of %d acknowledged writes are lost in %d kills", lost, acknowledged, s.kills)
 	r.Note("In a Redis Cluster: the same service and the same questions, of %d names, on %d masters of this machine without replicas, appendfsync always, asked over the loopback interface; CPU is that of the service and of the nodes. A write is acknowledged when its master's disk has it. The service verifies what it reads from Redis, each record once.", s.names, redisMasters)
 	return nil
 }
 
-// killRedis kills all nodes of Redis while names are written, starts them again, and counts the
-// acknowledged records that are lost.
-func (rig *namesRig) killRedis(ctx context.Context) (lost, acknowledged int, err error) {
-	numbers, err := rig.kill(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
+// restartRedis starts all nodes of Redis after a kill, and returns the number of names that are
+// missing.
+func (rig *namesRig) restartRedis(ctx context.Context, numbers map[int]uint64) (lost int, err error) {
 	for _, n := range rig.redis.Nodes {
 		if err := rig.redis.Restart(ctx, n); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 	}
 	err = testbed.Poll(ctx, "all names from Redis", func() error {
-		var err error
 		lost, err = rig.missing(ctx, numbers)
 		return err
 	})
 	if err != nil {
-		return 0, 0, fmt.Errorf("after a kill of Redis: %w", err)
+		return 0, fmt.Errorf("after a kill of Redis: %w", err)
 	}
-	return lost, len(numbers), nil
+	return lost, nil
 }
