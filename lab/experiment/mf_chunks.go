@@ -16,14 +16,14 @@ import (
 // chunksWanted holds the rate in bit/s that chunks by GUID must reach if plain streams reach as
 // much, by MTU and by the size of the chunks in bytes.
 var chunksWanted = map[int]map[int]float64{
-	1500: {1_000: 100e6, chunksCompared: 1e9},
-	9000: {chunksCompared: 2e9},
+	1500: {1_000: 100e6, chunksCompared: 1e9, chunksLargest: 1e9},
+	9000: {chunksCompared: 2e9, chunksLargest: 2e9},
 }
 
 const (
-	// chunksCompared is the size of the chunks for which the rate by GNRS is compared with the rate
-	// by GUID, in frames of MTU 1500. The former must be at least chunksKept times the latter.
-	chunksCompared, chunksKept = 1_000_000, 0.95
+	// From chunks of chunksCompared bytes on, the rate by GNRS must be at least chunksKept times the
+	// rate by GUID. chunksLargest is the size of the largest chunks.
+	chunksCompared, chunksLargest, chunksKept = 1_000_000, 12_000_000, 0.95
 )
 
 // chunksWay is a way in which hosts send chunks to a name.
@@ -57,7 +57,7 @@ func runMFChunks(ctx context.Context, env *Env) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []int{1_000, 10_000, 100_000, chunksCompared, 12_000_000}
+	all := []int{1_000, 10_000, 100_000, chunksCompared, chunksLargest}
 	sizes, err := chosenOr(env.Only, "size", all, pick(env.Scale, []int{1_000, chunksCompared}, all, all), number)
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (g *chunksRig) report(sizes []int, r *Result, t *Table) {
 		if wanted := chunksWanted[g.mtu][size]; wanted > 0 {
 			r.Claim(guid >= min(wanted, plain), fmt.Sprintf("MTU %d, %s: at least %.0f Mbit/s, or what a plain stream reaches", g.mtu, chunksOf(size, byGUID), wanted/1e6), "%.0f Mbit/s; plain: %.0f", guid/1e6, plain/1e6)
 		}
-		if size == chunksCompared && g.mtu == 1500 {
+		if size >= chunksCompared {
 			r.Claim(gnrs >= chunksKept*guid, fmt.Sprintf("MTU %d, %s with the answer kept: at least %.3g of by GUID", g.mtu, chunksOf(size, byGNRS), chunksKept), "%.2f: %.0f of %.0f Mbit/s", gnrs/guid, gnrs/1e6, guid/1e6)
 		}
 	}
