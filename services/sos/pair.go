@@ -22,13 +22,20 @@ import (
 // the tags.
 const maxSalts = 4
 
+// loadAge is how long the measured load of a link may still contain what a pair has sent. Loads are
+// measured every few seconds.
+const loadAge = 10 * time.Second
+
 // pair holds the rules that all sessions between two agents share. users is the number of the
-// sessions, and treatments the number of those with each treatment; the service's lock guards both.
-// mu guards the other fields.
+// sessions, treatments the number of those with each treatment, released the time at which the last
+// session ended, and paths a copy of the steering's paths; the service's lock guards these four. mu
+// guards the other fields.
 type pair struct {
 	key        string
 	users      int
 	treatments map[pairTreatment]int
+	released   time.Time
+	paths      [][]network.Hop
 
 	mu       sync.Mutex
 	steering Steering
@@ -157,6 +164,9 @@ func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
 		}
 		if err == nil {
 			p.steering, p.applied = want, true
+			s.mu.Lock()
+			p.paths = want.Paths
+			s.mu.Unlock()
 		}
 		return err
 	}
@@ -192,7 +202,9 @@ func (s *pairs) release(ss *session) {
 			p.treatments[x]--
 		}
 		p.users--
-		idle = p.users == 0
+		if idle = p.users == 0; idle {
+			p.released = time.Now()
+		}
 	}
 	ss.pair, ss.treatments = "", nil
 	s.mu.Unlock()
@@ -279,14 +291,16 @@ func (s *pairs) knownPaths(ss *session, from agentapi.Role) []agentapi.Path {
 	_, a := terminal(own, ss.Layout.side(from).Agent)
 	_, b := terminal(peer, ss.Layout.side(other(from)).Agent)
 	routed, n, metric := ss.Layout.PeersRouted, max(ss.Tuning.Paths, 1), s.config.metric()
+	key := pairKey(ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent)
 	s.mu.Unlock()
 	if routed {
 		return nil
 	}
+	sharers := s.sharers(key, time.Now())
 	var out []agentapi.Path
 	known := false
 	for _, hops := range routes(top, a, b, n, metric) {
-		path := estimatePath(top, hops)
+		path := estimatePath(top, hops, sharers)
 		out, known = append(out, path), known || path != agentapi.Path{}
 	}
 	if !known {
@@ -295,12 +309,38 @@ func (s *pairs) knownPaths(ss *session, from agentapi.Role) []agentapi.Path {
 	return out
 }
 
-// estimatePath returns the free capacity of a path's links, and its round-trip time. The capacity
-// is used only if the operator has declared that of the slowest link. Otherwise ports report the
-// speed of their cables, although the network behind them may be slower.
-func estimatePath(top *topology.Topology, hops []network.Hop) agentapi.Path {
+// sharers returns, for each link that pairs with sessions use, the number of pairs among which the
+// link is divided: these pairs and the one with the given key. The links are named by the ports from
+// which they lead, in both directions. A pair counts until loadAge after its last session.
+func (s *pairs) sharers(key string, now time.Time) map[network.PortRef]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[network.PortRef]int{}
+	for _, p := range s.all {
+		if p.users == 0 && now.Sub(p.released) > loadAge {
+			continue
+		}
+		for _, path := range p.paths {
+			for i, h := range path[:len(path)-1] {
+				for _, from := range []network.PortRef{outPort(h), inPort(path[i+1])} {
+					if all[from] = max(all[from], 1); p.key != key {
+						all[from]++
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// estimatePath returns the capacity of a path's links that its sender may use, and its round-trip
+// time. Of each link that is the free capacity, or the sender's equal share if that is more: the
+// measured load contains what the sharers send, who will send less. The capacity is used only if the
+// operator has declared that of the slowest link. Otherwise ports report the speed of their cables,
+// although the network behind them may be slower.
+func estimatePath(top *topology.Topology, hops []network.Hop, sharers map[network.PortRef]int) agentapi.Path {
 	var slowest topology.Link
-	free := uint64(math.MaxUint64)
+	least := uint64(math.MaxUint64)
 	rtt, measured := time.Duration(0), true
 	for _, h := range hops[:len(hops)-1] {
 		l, ok := top.LinkFrom(outPort(h))
@@ -314,11 +354,15 @@ func estimatePath(top *topology.Topology, hops []network.Hop) agentapi.Path {
 			slowest = l
 		}
 		if l.Declared {
-			free = min(free, l.Available())
+			share := l.Available()
+			if n := sharers[l.From]; n > 0 {
+				share = max(share, l.Capacity/uint64(n))
+			}
+			least = min(least, share)
 		}
 	}
 	if !slowest.Declared || !measured {
 		return agentapi.Path{}
 	}
-	return agentapi.Path{Rate: free, RTT: control.Duration(rtt)}
+	return agentapi.Path{Rate: least, RTT: control.Duration(rtt)}
 }

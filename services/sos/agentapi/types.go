@@ -122,7 +122,7 @@ const MaxPathRate = 1e13
 
 // Path is a controller's knowledge about one path, in the direction in which the agent sends.
 type Path struct {
-	Rate uint64   `json:"rate"` // free capacity of its links in bits a second, headers included; zero if not known
+	Rate uint64   `json:"rate"` // what the agent may use of its links in bits a second, headers included; zero if not known
 	RTT  Duration `json:"rtt"`  // round trip without queues; zero if not known
 }
 
