@@ -42,22 +42,25 @@ type link struct {
 	mu      sync.Mutex // held while frames are sent, which only one goroutine may do at a time
 	current *host.Interface
 	id      uint32
+
+	// failure is the error that was logged last, and empty when the interface has worked since.
+	// Only run and the functions that it calls use it.
+	failure string
 }
 
-// run opens the interface and uses it until ctx ends. It opens it again when it fails.
+// run opens the interface and uses it until ctx ends. It opens it again when it fails, and logs an
+// error that repeats itself once.
 func (l *link) run(ctx context.Context) {
-	logged := ""
 	for ctx.Err() == nil {
 		i, err := l.router.Open(l.name)
 		if err == nil {
 			err = l.serve(ctx, i)
-			logged = ""
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if err.Error() != logged {
-			logged = err.Error()
+		if err.Error() != l.failure {
+			l.failure = err.Error()
 			l.router.Log.Warn("interface can't be used", "interface", l.name, "error", err)
 		}
 		_ = tasks.Sleep(ctx, reopenDelay)
@@ -72,16 +75,26 @@ func (l *link) serve(ctx context.Context, i *host.Interface) error {
 	}
 	l.setInterface(i)
 	defer l.setInterface(nil)
-	l.router.Log.Info("interface is used", "interface", l.name, "mac", i.MAC, "mtu", i.MTU, "id", fmt.Sprintf("%08x", l.id))
+	if l.failure == "" {
+		l.logUse(i)
+	}
 	for {
 		frames, err := i.Receive(ctx)
 		if err != nil {
 			return err
 		}
+		if l.failure != "" { // an interface that opens may still not work
+			l.failure = ""
+			l.logUse(i)
+		}
 		if answers := l.router.receive(l, i, frames, time.Now()); len(answers) > 0 {
 			_ = l.send(answers) // hosts repeat their requests if an answer is lost
 		}
 	}
+}
+
+func (l *link) logUse(i *host.Interface) {
+	l.router.Log.Info("interface is used", "interface", l.name, "mac", i.MAC, "mtu", i.MTU, "id", fmt.Sprintf("%08x", l.id))
 }
 
 // setInterface sets the open interface, or nil.
