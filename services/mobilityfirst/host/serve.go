@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
@@ -16,8 +20,9 @@ import (
 )
 
 const (
-	// maxApplications limits the applications at one time.
-	maxApplications = 64
+	// maxApplications limits the connected applications, and maxApplicationsPerUser those that one
+	// user runs, except root and the user that runs the host.
+	maxApplications, maxApplicationsPerUser = 64, 48
 	// attachTimeout is how long an application may take to attach its name, and writeTimeout how
 	// long it may take to read a message.
 	attachTimeout, writeTimeout = 10 * time.Second, time.Minute
@@ -37,7 +42,7 @@ func (h *Host) Serve(ctx context.Context, l net.Listener) error {
 	defer all.Stop()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	places := make(chan struct{}, maxApplications)
+	var connected applicationCounts
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -46,16 +51,83 @@ func (h *Host) Serve(ctx context.Context, l net.Listener) error {
 			}
 			return fmt.Errorf("applications: %w", err)
 		}
-		select {
-		case places <- struct{}{}:
-			all.Start(func(ctx context.Context) {
-				defer func() { <-places }()
-				h.serveApplication(ctx, conn)
-			})
-		default:
-			_ = conn.Close()
+		user := userOf(conn)
+		if err := connected.add(user); err != nil {
+			refuseApplication(conn, err)
+			continue
 		}
+		all.Start(func(ctx context.Context) {
+			defer connected.remove(user)
+			h.serveApplication(ctx, conn)
+		})
 	}
+}
+
+// applicationCounts counts the connected applications by their users. Its methods may be called
+// concurrently.
+type applicationCounts struct {
+	mu     sync.Mutex
+	total  int
+	byUser map[int]int
+}
+
+// add counts one more application of a user, or returns an error if there is no room for it.
+func (c *applicationCounts) add(user int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.total >= maxApplications {
+		return fmt.Errorf("%d applications are connected, the most there may be: %w", c.total, ErrTooMany)
+	}
+	if n := c.byUser[user]; n >= maxApplicationsPerUser && user != 0 && user != os.Geteuid() {
+		return fmt.Errorf("%d applications of user %d are connected, the most that one user may run: %w", n, user, ErrTooMany)
+	}
+	if c.byUser == nil {
+		c.byUser = map[int]int{}
+	}
+	c.total++
+	c.byUser[user]++
+	return nil
+}
+
+// remove stops counting an application of a user.
+func (c *applicationCounts) remove(user int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total--
+	if c.byUser[user]--; c.byUser[user] == 0 {
+		delete(c.byUser, user)
+	}
+}
+
+// unknownUser stands for the users of all connections whose user the kernel does not tell.
+const unknownUser = -1
+
+// userOf returns the number of the user who has opened the other end of a Unix socket.
+func userOf(conn net.Conn) int {
+	user := unknownUser
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return user
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return user
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			user = int(peer.Uid)
+		}
+	})
+	return user
+}
+
+// refuseApplication tells an application why it is not served, and closes its connection. It does
+// not block, because the buffer of a new connection has room for the message.
+func refuseApplication(conn net.Conn, reason error) {
+	m := hostapi.Message{Kind: hostapi.Failed, Reason: reason.Error()}
+	_ = conn.SetWriteDeadline(time.Now().Add(finalWriteTimeout))
+	_, _ = conn.Write(m.AppendHead(nil))
+	_ = conn.Close()
 }
 
 // serveApplication serves an application until it disconnects or violates the protocol.

@@ -102,11 +102,12 @@ func (c *Client) attach(ctx context.Context, in *bufio.Reader, key ed25519.Priva
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	if err := errors.Join(c.write(Message{Kind: Attach, Seed: [SeedSize]byte(key.Seed())}), c.flush()); err != nil {
-		return err
-	}
+	// A host that is full sends its reason and closes the connection, perhaps before this message.
+	unsent := errors.Join(c.write(Message{Kind: Attach, Seed: [SeedSize]byte(key.Seed())}), c.flush())
 	m, err := Read(in, MaxMessage)
 	switch {
+	case err != nil && unsent != nil:
+		return unsent
 	case err != nil:
 		return err
 	case m.Kind == Failed:

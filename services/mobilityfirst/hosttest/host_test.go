@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/binary"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
@@ -57,6 +60,46 @@ func TestTakeThenClose(t *testing.T) {
 			if err := <-results; err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// TestTooManyApplications checks that an application for which a host has no room learns why, even
+// if the applications before it attach no name, and that there is room when one of them has ended.
+func TestTooManyApplications(t *testing.T) {
+	socket, _ := hosttest.Run(t, host.Options{})
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	var silent []net.Conn
+	for range 64 {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		silent = append(silent, conn)
+	}
+	const want = "64 applications are connected"
+	for range 20 { // the host closes the connection before or after the application has sent its name
+		if c, err := hostapi.Open(t.Context(), socket, key); err == nil {
+			_ = c.Close()
+			t.Fatal("application 65 has attached a name")
+		} else if !strings.Contains(err.Error(), want) {
+			t.Fatalf("error of application 65 = %q, want one with %q", err, want)
+		}
+	}
+	if err := silent[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		c, err := hostapi.Open(ctx, socket, key)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Fatal(err)
 		}
 	}
 }
