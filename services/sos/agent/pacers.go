@@ -13,7 +13,10 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/wholefile"
 	"github.com/sluice-net/sluice/services/sos/pathrate"
@@ -113,10 +116,24 @@ func (r *storedPath) check(now time.Time) error {
 // maxStoredRate is the highest rate that is accepted from the file, in bytes a second.
 const maxStoredRate = 1.25e12
 
+// checkTrusted returns an error unless a file of the given mode and owner can be written by root and
+// the agent's user own only. A stranger could otherwise make the agent send too fast or too slowly.
+func checkTrusted(mode fs.FileMode, owner, own uint32) error {
+	switch {
+	case !mode.IsRegular():
+		return errors.New("not a regular file")
+	case owner != 0 && owner != own:
+		return fmt.Errorf("belongs to user %d, want root or user %d, as which the agent runs: check its content, then use chown, or remove it", owner, own)
+	case mode&0o022 != 0:
+		return fmt.Errorf("mode %04o lets other users write it: check its content, then use chmod go-w, or remove it", mode.Perm())
+	}
+	return nil
+}
+
 // load restores the pacers from a file. It skips entries that are invalid or old, and returns an
-// error for a file that is damaged or of another kind.
+// error for a file that is damaged, of another kind, or not trusted.
 func (x *pacers) load(file string) error {
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // the open of a named pipe does not wait
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -124,6 +141,15 @@ func (x *pacers) load(file string) error {
 		return err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		if err := checkTrusted(info.Mode(), owner.Uid, uint32(os.Geteuid())); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxStoreBytes+1))
 	if err != nil {
 		return err
@@ -153,11 +179,12 @@ func (p *pacer) restore(r storedPath, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	age := now.Sub(r.Seen)
-	p.control = pathrate.New(r.Rate, 0, age < 0 || age > doubtfulAfter)
-	p.shownAt, p.rtt, p.segment = r.Seen, time.Duration(r.RTT)*time.Microsecond, r.Segment
 	if age < 0 {
-		p.shownAt = now.Add(-2 * doubtfulAfter)
+		age = 2 * doubtfulAfter
 	}
+	p.control = pathrate.New(r.Rate, 0, age > doubtfulAfter)
+	p.shownAt = now.Add(-age) // not r.Seen: on the monotonic clock, a wall clock that is set back later makes no rate younger
+	p.rtt, p.segment = time.Duration(r.RTT)*time.Microsecond, r.Segment
 }
 
 // stored returns the valid entries for the file, sorted by peer and port.

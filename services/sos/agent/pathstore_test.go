@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-net/sluice/services/sos/pathrate"
 )
 
@@ -35,6 +37,9 @@ func TestMemory(t *testing.T) {
 	}
 	if got := y.of(path); got.control == nil || got.control.Rate() != 3e7 || got.rtt != p.rtt || got.segment != p.segment || len(y.all) != 1 {
 		t.Errorf("remembered %+v", got)
+	}
+	if at := y.of(path).shownAt; at == at.Round(0) || !at.Round(0).Equal(p.shownAt.Round(0)) {
+		t.Errorf("the age of what was shown at %v depends on the wall clock, which may be set back: %v", p.shownAt, at)
 	}
 	whole, err := os.ReadFile(file)
 	if err != nil {
@@ -85,6 +90,50 @@ func TestMemory(t *testing.T) {
 	}
 	if got := z.of(path); got.control.Pace() > 2e7 {
 		t.Errorf("what a clock ahead has written is believed: pace %.0f", got.control.Pace())
+	}
+}
+
+// TestMemoryOfOthers checks that a file that other users may have written is not believed.
+func TestMemoryOfOthers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paths")
+	valid := storedPath{Peer: netip.MustParseAddr("192.0.2.1"), Port: 8441, Rate: 3e7, RTT: 150_000, Segment: 1448, Seen: time.Now()}
+	if err := writePaths(file, []storedPath{valid}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() bool {
+		x := newTestPacers()
+		err := x.load(file)
+		if err == nil != (len(x.all) == 1) {
+			t.Errorf("%v, and %d paths", err, len(x.all))
+		}
+		return err != nil
+	}
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o644: false, 0o660: true, 0o602: true} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if refused() != want {
+			t.Errorf("mode %o: refused: %v, want %v", mode, !want, want)
+		}
+	}
+	const other = 12345
+	for _, c := range []struct {
+		mode       os.FileMode
+		owner, own uint32
+		trusted    bool
+	}{{0o600, 0, other, true}, {0o600, other, other, true}, {0o600, other, 0, false}, {0o600, other, other + 1, false}, {os.ModeNamedPipe | 0o600, 0, 0, false}} {
+		if err := checkTrusted(c.mode, c.owner, c.own); (err == nil) != c.trusted {
+			t.Errorf("%v of user %d, for user %d: %v", c.mode, c.owner, c.own, err)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !refused() {
+		t.Error("a pipe is read")
 	}
 }
 
