@@ -309,24 +309,49 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestAnySamples checks that the pace is finite, positive, and limited by what was delivered,
-// whatever the samples are.
+// TestAnySamples checks that whatever the samples are, the pace is finite and positive, and limited by
+// what was delivered: the rate is not taken for more than was known at first or has been delivered,
+// and the pace exceeds that by no more than growing needs.
 func TestAnySamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := New(rapid.Float64Range(0, 1e10).Draw(t, "rate"), rapid.Float64Range(0, 1e10).Draw(t, "shown"), rapid.Bool().Draw(t, "doubtful"))
+		known := rapid.Float64Range(0, 1e10).Draw(t, "rate")
+		c := New(known, rapid.Float64Range(0, 1e10).Draw(t, "shown"), rapid.Bool().Draw(t, "doubtful"))
+		first, best := c.Pace(), 0.0
+		trip := rapid.Int64Range(1e6, 3e8).Draw(t, "trip")
+		any := rapid.Bool().Draw(t, "any")
 		var s Sample
-		for range rapid.IntRange(1, 200).Draw(t, "looks") {
-			s.At += time.Duration(rapid.Int64Range(-1e6, 1e9).Draw(t, "passed"))
-			s.Delivered += rapid.Uint64Range(0, 1e9).Draw(t, "delivered")
-			s.MinRTT = time.Duration(rapid.Int64Range(-1, 1e9).Draw(t, "least"))
-			s.RTT = s.MinRTT + time.Duration(rapid.Int64Range(-1e6, 1e9).Draw(t, "more"))
-			s.Idle = rapid.Bool().Draw(t, "idle")
+		var taken []Sample
+		for range rapid.IntRange(50, 200).Draw(t, "samples") {
+			if any {
+				s.At += time.Duration(rapid.Int64Range(-1e6, 1e9).Draw(t, "passed"))
+				s.MinRTT = time.Duration(rapid.Int64Range(-1, 1e9).Draw(t, "least"))
+				s.RTT = s.MinRTT + time.Duration(rapid.Int64Range(-1e6, 1e9).Draw(t, "more"))
+				s.Grain = time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "grain"))
+			} else {
+				s.At += time.Duration(rapid.Int64Range(trip/10, trip).Draw(t, "passed"))
+				s.MinRTT = time.Duration(trip)
+				s.RTT = s.MinRTT + time.Duration(rapid.SampledFrom([]int64{0, trip / 8, trip}).Draw(t, "more"))
+			}
+			s.Delivered += rapid.SampledFrom([]uint64{0, 1e4, 1e6, 1e8}).Draw(t, "delivered")
+			s.Lost += rapid.SampledFrom([]uint64{0, 1e4, 1e7}).Draw(t, "lost")
+			s.Idle = rapid.IntRange(0, 9).Draw(t, "idle") == 0
 			c.Update(s)
-			if p := c.Pace(); math.IsNaN(p) || math.IsInf(p, 0) || p <= 0 {
-				t.Fatalf("the pace is %v", p)
+			if n := len(taken); n == 0 || s.At > taken[n-1].At {
+				for _, x := range taken {
+					if passed := s.At - x.At; passed >= minSpan {
+						best = max(best, float64(s.Delivered-x.Delivered)/passed.Seconds())
+					}
+				}
+				taken = append(taken, s)
+			}
+			if c.Rate() > max(known, best, minRate) {
+				t.Fatalf("the rate is taken for %v: %v were known, and at most %v delivered", c.Rate(), known, best)
+			}
+			if p := c.Pace(); !(p > 0) || p > max(first, initialPace, findAhead*best, growFirst*max(known, minRate)) {
+				t.Fatalf("the pace is %v in %v: at first it was %v, %v were known, and at most %v delivered", p, c.Phase(), first, known, best)
 			}
 			if len(c.samples) > 10_000 {
-				t.Fatal("looks are not forgotten")
+				t.Fatal("samples are not forgotten")
 			}
 		}
 	})
