@@ -21,6 +21,8 @@ import (
 type Others interface {
 	// Keeps reports whether this server is one of those that have to keep a name.
 	Keeps(frame.GUID) bool
+	// Count returns the number of other domains.
+	Count() int
 	// IsPeer reports whether an address belongs to one of the other domains.
 	IsPeer(netip.Addr) bool
 	// Lookup looks a name up at other domains, and returns until when the answer may be cached.

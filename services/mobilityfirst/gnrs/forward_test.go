@@ -25,6 +25,7 @@ type slow struct {
 }
 
 func (*slow) Keeps(frame.GUID) bool    { return false }
+func (*slow) Count() int               { return 1 }
 func (*slow) IsPeer(a netip.Addr) bool { return a == netip.MustParseAddr("192.0.2.99") }
 func (*slow) Changed(func(frame.GUID)) {}
 

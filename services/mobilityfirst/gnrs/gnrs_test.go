@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -204,9 +205,40 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// A domain that writes without end leaves the other domains their shares, and forged sources without
+// number take nothing from a domain.
+func TestDomainLimits(t *testing.T) {
+	s, now := newSourceLimits(Limits{Lookups: 100, Writes: 100, NewNames: 100}, 4), time.Now()
+	domain := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, n}) }
+	count := func(from netip.Addr, what use, times int) (n int) {
+		for range times {
+			if s.allow(from, what, now) {
+				n++
+			}
+		}
+		return n
+	}
+	const flood = 100_000
+	atOnce := writesPerProcessor * runtime.GOMAXPROCS(0) / 2 / 10 // of all domains
+	if n := count(domain(0), useDomainWrite, flood); n < atOnce/2 || n > atOnce*3/4 {
+		t.Errorf("one domain has written %d names at once, want half to three quarters of %d", n, atOnce)
+	}
+	for n := byte(1); n < 4; n++ {
+		if got := count(domain(n), useDomainWrite, flood); got < atOnce/8 {
+			t.Errorf("domain %d has written %d names at once, want at least an eighth of %d", n, got, atOnce)
+		}
+	}
+	for i := range 2 * maxSources {
+		count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), useLookup, 10)
+	}
+	if n := count(domain(1), useDomainLookup, flood); n != domainFactor*10 {
+		t.Errorf("a domain has looked up %d names at once beside a flood of others, want %d", n, domainFactor*10)
+	}
+}
+
 // Two goroutines that alternate with the times of their batches do not allow more than one would.
 func TestTimeDoesNotGoBack(t *testing.T) {
-	s := newSourceLimits(Limits{Lookups: 100, Writes: 100, NewNames: 100})
+	s := newSourceLimits(Limits{Lookups: 100, Writes: 100, NewNames: 100}, 0)
 	one, now := netip.MustParseAddr("198.51.100.1"), time.Now()
 	allowed := 0
 	for range 1000 {

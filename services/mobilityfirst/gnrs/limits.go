@@ -40,26 +40,49 @@ const (
 	maxSources = 1 << 16
 	// forgetSource is how long the limiters of an unused address are kept.
 	forgetSource = 2 * time.Second
+	// domainWritesShared is the divisor for the part of the other domains' writes that any of them
+	// may use. Each of them has an equal share of the rest, so that one domain cannot keep the
+	// others from replicating their names.
+	domainWritesShared = 2
 )
 
 // sourceLimits limits the requests of each address.
 type sourceLimits struct {
 	Limits
-	mu                   sync.Mutex
-	bySource             sources.Table[netip.Addr, limiters]
-	overflow             *limiters     // for addresses beyond maxSources
-	writes, domainWrites *rate.Limiter // in total, of owners and of other domains
-	latest               time.Time     // the latest time of any call
+	domains      int // the number of other domains
+	mu           sync.Mutex
+	bySource     sources.Table[netip.Addr, limiters]
+	overflow     *limiters                      // for addresses beyond maxSources
+	byDomain     map[netip.Addr]*domainLimiters // by the addresses of other domains
+	writes       *rate.Limiter                  // in total, of owners
+	domainWrites *rate.Limiter                  // of any other domain beyond its share
+	latest       time.Time                      // the latest time of any call
 }
 
-type limiters struct{ lookups, writes, newNames, forwards, domainLookups *rate.Limiter }
+type limiters struct{ lookups, writes, newNames, forwards *rate.Limiter }
 
-func newSourceLimits(l Limits) *sourceLimits {
-	s := &sourceLimits{Limits: l, writes: limiter(writesPerProcessor * float64(runtime.GOMAXPROCS(0)))}
-	s.domainWrites = limiter(writesPerProcessor / 2 * float64(runtime.GOMAXPROCS(0)))
+// domainLimiters limits the lookups of another domain, and its share of the writes.
+type domainLimiters struct{ lookups, writes *rate.Limiter }
+
+// newSourceLimits returns the limits of a server with a number of other domains.
+func newSourceLimits(l Limits, domains int) *sourceLimits {
+	writes := writesPerProcessor * float64(runtime.GOMAXPROCS(0))
+	s := &sourceLimits{Limits: l, domains: domains, byDomain: map[netip.Addr]*domainLimiters{}, writes: limiter(writes), domainWrites: limiter(writes / 2 / domainWritesShared)}
 	s.bySource = sources.Table[netip.Addr, limiters]{New: s.newLimiters, Most: maxSources, ForgetAfter: forgetSource}
 	s.overflow = s.newLimiters()
 	return s
+}
+
+// domain returns the limiters of another domain. Domains are few and configured, so they do not
+// share the table with addresses that anybody may use. The mutex is held.
+func (s *sourceLimits) domain(a netip.Addr) *domainLimiters {
+	x := s.byDomain[a]
+	if x == nil {
+		rest := writesPerProcessor * float64(runtime.GOMAXPROCS(0)) / 2 * (1 - 1.0/domainWritesShared)
+		x = &domainLimiters{lookups: limiter(domainFactor * s.Lookups), writes: limiter(rest / float64(s.domains))}
+		s.byDomain[a] = x
+	}
+	return x
 }
 
 func limiter(perSecond float64) *rate.Limiter {
@@ -69,7 +92,7 @@ func limiter(perSecond float64) *rate.Limiter {
 func (s *sourceLimits) newLimiters() *limiters {
 	return &limiters{
 		lookups: limiter(s.Lookups), writes: limiter(s.Writes), newNames: limiter(s.NewNames),
-		forwards: rate.NewLimiter(forwardsPerAddress, maxQuestionsPerSource), domainLookups: limiter(domainFactor * s.Lookups),
+		forwards: rate.NewLimiter(forwardsPerAddress, maxQuestionsPerSource),
 	}
 }
 
@@ -81,8 +104,8 @@ const (
 	useWrite            // before the signature check
 	useNewName          // in addition to useWrite
 	useForward          // in addition to useLookup, for a forwarded lookup
-	useDomainLookup     // a lookup by another domain
-	useDomainWrite      // a write by another domain
+	useDomainLookup     // a lookup by another domain, whose address this is
+	useDomainWrite      // a write by another domain, whose address this is
 )
 
 // allow reports whether an address may perform one more action.
@@ -93,16 +116,18 @@ func (s *sourceLimits) allow(a netip.Addr, what use, now time.Time) bool {
 		s.latest = now
 	}
 	now = s.latest // with an earlier time the limiters would add the tokens of the time between again
+	switch what {
+	case useDomainLookup:
+		return s.domain(a.Unmap()).lookups.AllowN(now, 1)
+	case useDomainWrite:
+		return s.domain(a.Unmap()).writes.AllowN(now, 1) || s.domainWrites.AllowN(now, 1)
+	}
 	x := cmp.Or(s.bySource.Find(clientaddr.Source(a).Addr(), now), s.overflow)
 	switch what {
 	case useWrite:
 		return x.writes.AllowN(now, 1) && s.writes.AllowN(now, 1)
 	case useForward:
 		return x.forwards.AllowN(now, 1)
-	case useDomainLookup:
-		return x.domainLookups.AllowN(now, 1)
-	case useDomainWrite:
-		return s.domainWrites.AllowN(now, 1)
 	case useNewName:
 		return x.newNames.AllowN(now, 1)
 	default:

@@ -97,7 +97,11 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("name service: %w", err)
 	}
 	_ = conn.SetReadBuffer(socketBuffer) // as much as the system allows
-	s := &Server{Options: o, conn: conn, limits: newSourceLimits(o.Limits), delayed: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
+	domains := 0
+	if o.Others != nil {
+		domains = o.Others.Count()
+	}
+	s := &Server{Options: o, conn: conn, limits: newSourceLimits(o.Limits, domains), delayed: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
 	s.watches = newWatches(func(to netip.AddrPort, m *gnrswire.Message) {
 		if s.limits.allow(to.Addr(), useLookup, time.Now()) { // notifications count as lookups of the address
 			s.sendLater(s.notices, to, m)

@@ -119,6 +119,9 @@ func (r *Replicas) Keeps(name frame.GUID) bool {
 	return slices.Contains(r.place.Keepers(r.K, name), r.self)
 }
 
+// Count returns the number of other domains.
+func (r *Replicas) Count() int { return len(r.peers) - 1 }
+
 // IsPeer reports whether an address is that of another domain's name service.
 func (r *Replicas) IsPeer(a netip.Addr) bool { return r.addrs[a.Unmap()] }
 
