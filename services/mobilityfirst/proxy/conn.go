@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
@@ -16,6 +18,8 @@ type conn struct {
 	connKey
 	proxy       *Proxy
 	peer        *peer
+	client      netip.Addr    // the client of Serve; zero for connections of another side
+	lastData    atomic.Int64  // when it last carried data, in nanoseconds since 1970
 	dataReady   chan struct{} // signals that there is data for TCP
 	creditReady chan struct{} // signals that there is credit
 	done        chan struct{} // closed when the connection has ended
@@ -33,6 +37,9 @@ type conn struct {
 	gotEnd        bool     // the end has been received
 	ended         int      // the number of directions that have ended
 }
+
+// carried records that the connection carries data now.
+func (c *conn) carried() { c.lastData.Store(time.Now().UnixNano()) }
 
 // withTimeout returns a context that ends with the connection, or after a time.
 func (c *conn) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -147,6 +154,9 @@ func (c *conn) handle(m message) {
 			c.bytes += len(m.body)
 			c.receivedCount += uint64(len(m.body))
 			c.buffer(m.body)
+			if len(m.body) > 0 {
+				c.carried()
+			}
 		}
 	case kindEnd:
 		ok = !c.gotEnd && m.offset == c.receivedCount
@@ -199,6 +209,7 @@ func (c *conn) toPeer(ctx context.Context) error {
 		}
 		n, err = c.tcp.Read(b[:n])
 		if n > 0 {
+			c.carried()
 			c.mu.Lock()
 			m := message{kind: kindData, number: c.number, body: b[:n], offset: c.sent}
 			c.credit -= n

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/clientaddr"
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
@@ -24,6 +26,12 @@ const (
 	MaxConnections = 512
 	// MaxConnectionsPerName limits the open connections with one name.
 	MaxConnectionsPerName = 128
+	// MaxConnectionsPerClient limits the open connections of one address among those that Serve
+	// accepts.
+	MaxConnectionsPerClient = MaxConnectionsPerName * 3 / 4
+	// replaceableAfter is how long a connection has carried no data when it may be ended to make
+	// room for another one.
+	replaceableAfter = time.Minute
 	// maxInFlight and maxChunks limit the bytes, including the host's overhead per chunk, and the
 	// number of chunks to one name that have not been taken over; further ones wait.
 	maxInFlight, maxChunks = hostapi.MaxUnderway / 4, hostapi.MaxSends / 16
@@ -140,7 +148,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 			}
 			continue
 		}
-		c, err := p.add(connKey{p.To, rand.Uint64()}, tcp)
+		c, err := p.add(connKey{p.To, rand.Uint64()}, clientOf(tcp), tcp)
 		if err != nil {
 			p.warnLimit.Warn(p.Log, "a connection is refused", "from", tcp.RemoteAddr(), "error", err)
 			_ = tcp.Close()
@@ -177,7 +185,7 @@ func (p *Proxy) open(key connKey) {
 	if !p.allows(key.peer) {
 		err = errors.New("this name may not connect")
 	} else {
-		c, err = p.add(key, nil)
+		c, err = p.add(key, netip.Addr{}, nil)
 	}
 	if err != nil {
 		p.warnLimit.Warn(p.Log, "a connection is refused", "from", key.peer, "error", err)
@@ -208,22 +216,76 @@ func (p *Proxy) allows(name frame.GUID) bool {
 	return p.Allow == nil || slices.Contains(p.Allow, name)
 }
 
-// add adds a connection.
-func (p *Proxy) add(key connKey, tcp net.Conn) (*conn, error) {
+// clientOf returns the address of a TCP connection's client, or that of its network if the client
+// has a whole one.
+func clientOf(tcp net.Conn) netip.Addr {
+	at, err := netip.ParseAddrPort(tcp.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return clientaddr.Source(at.Addr()).Addr()
+}
+
+// add adds a connection of a client of Serve, or of another side if client is zero. If there is no
+// room, an idle connection has to give way.
+func (p *Proxy) add(key connKey, client netip.Addr, tcp net.Conn) (*conn, error) {
+	c, idle, err := p.tryAdd(key, client, tcp)
+	if idle != nil {
+		p.warnLimit.Warn(p.Log, "an idle connection is ended, because another one needs its place", "with", idle.connKey.peer)
+		idle.fail()
+		c, _, err = p.tryAdd(key, client, tcp)
+	}
+	return c, err
+}
+
+// tryAdd does what add does. If there is no room, it returns a connection that may be ended to make
+// room, or nil.
+func (p *Proxy) tryAdd(key connKey, client netip.Addr, tcp net.Conn) (c, idle *conn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.find(key.peer)
 	defer p.removeIfUnused(x)
+	now, ofClient := time.Now(), 0
+	for _, c := range p.conns {
+		if client.IsValid() && c.client == client {
+			ofClient++
+		}
+	}
 	switch {
 	case p.ended:
-		return nil, errors.New("the proxy has ended")
-	case x.conns >= MaxConnectionsPerName || len(p.conns) >= MaxConnections || len(p.conns) >= MaxConnections*3/4 && x.conns >= MaxConnectionsPerName/8:
-		return nil, fmt.Errorf("there are %d connections with it, at most %d, and %d in all, at most %d", x.conns, MaxConnectionsPerName, len(p.conns), MaxConnections)
+		return nil, nil, errors.New("the proxy has ended")
+	case ofClient >= MaxConnectionsPerClient:
+		idle = p.idlest(now, func(c *conn) bool { return c.client == client })
+		return nil, idle, fmt.Errorf("there are %d connections of %v, at most %d", ofClient, client, MaxConnectionsPerClient)
+	case x.conns >= MaxConnectionsPerName || len(p.conns) >= MaxConnections*3/4 && x.conns >= MaxConnectionsPerName/8:
+		idle = p.idlest(now, func(c *conn) bool { return c.peer == x })
+	case len(p.conns) >= MaxConnections:
+		idle = p.idlest(now, func(*conn) bool { return true })
+	default:
+		x.conns++
+		c = &conn{proxy: p, peer: x, connKey: key, client: client, tcp: tcp, dataReady: make(chan struct{}, 1), creditReady: make(chan struct{}, 1), done: make(chan struct{})}
+		c.carried()
+		p.conns[key] = c
+		return c, nil, nil
 	}
-	x.conns++
-	c := &conn{proxy: p, peer: x, connKey: key, tcp: tcp, dataReady: make(chan struct{}, 1), creditReady: make(chan struct{}, 1), done: make(chan struct{})}
-	p.conns[key] = c
-	return c, nil
+	return nil, idle, fmt.Errorf("there are %d connections with it, at most %d, and %d in all, at most %d", x.conns, MaxConnectionsPerName, len(p.conns), MaxConnections)
+}
+
+// idlest returns the connection that may be ended to make room for another one, among those for
+// which may returns true: of the name with most of them, the one that has carried no data for
+// longest. It returns nil if all have carried data lately. p.mu is held.
+func (p *Proxy) idlest(now time.Time, may func(*conn) bool) (idle *conn) {
+	var since time.Time
+	for _, c := range p.conns {
+		last := time.Unix(0, c.lastData.Load())
+		if !may(c) || now.Sub(last) < replaceableAfter {
+			continue
+		}
+		if idle == nil || c.peer.conns > idle.peer.conns || c.peer.conns == idle.peer.conns && last.Before(since) {
+			idle, since = c, last
+		}
+	}
+	return idle
 }
 
 // find returns the peer with a name, and creates it if there is none. removeIfUnused removes a peer
