@@ -114,9 +114,10 @@ func (p *pacer) status(path netip.AddrPort, now time.Time) (s agentapi.PathStatu
 		return s, false
 	}
 	bits := func(bytes float64) uint64 { return uint64(8 * bytes) }
+	rate, doubtful := p.control.Known()
 	s = agentapi.PathStatus{
-		Peer: path.Addr(), Port: path.Port(), Rate: bits(p.control.Rate()), Seen: p.shownAt,
-		Doubtful: p.control.Rate() > 0 && p.doubtful(now),
+		Peer: path.Addr(), Port: path.Port(), Rate: bits(rate), Seen: p.shownAt,
+		Doubtful: rate > 0 && (doubtful || p.expired(now)),
 		RTT:      agentapi.Duration(p.rtt), Phase: string(p.control.Phase()),
 	}
 	if p.running {

@@ -125,17 +125,18 @@ func (p *pacer) remove(c *conn) {
 // quietAfter.
 func (p *pacer) retryRate(now time.Time) {
 	if p.control == nil || !p.active && now.Sub(p.sent) > quietAfter {
-		rate, shown := 0.0, 0.0
+		rate, shown, doubtful := 0.0, 0.0, false
 		if p.control != nil {
-			rate, shown = p.control.Rate(), p.control.Shown()
+			shown = p.control.Shown()
+			rate, doubtful = p.control.Known()
 		}
-		p.control = pathrate.New(rate, shown, p.doubtful(now))
+		p.control = pathrate.New(rate, shown, doubtful || p.expired(now))
 	}
 	p.sent = now
 }
 
-// doubtful reports whether the path has not shown its rate for doubtfulAfter.
-func (p *pacer) doubtful(now time.Time) bool {
+// expired reports whether the path has not shown its rate for doubtfulAfter.
+func (p *pacer) expired(now time.Time) bool {
 	last := p.shownAt
 	if p.declared.After(last) {
 		last = p.declared

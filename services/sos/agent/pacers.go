@@ -93,6 +93,8 @@ type storedPath struct {
 	RTT     int64      `json:"rtt_microseconds"`
 	Segment int        `json:"segment_bytes"`
 	Seen    time.Time  `json:"seen"`
+
+	Doubtful bool `json:"doubtful,omitempty"`
 }
 
 // check returns an error if the entry is invalid or too old. The file may have been written by
@@ -182,7 +184,7 @@ func (p *pacer) restore(r storedPath, now time.Time) {
 	if age < 0 {
 		age = 2 * doubtfulAfter
 	}
-	p.control = pathrate.New(r.Rate, 0, age > doubtfulAfter)
+	p.control = pathrate.New(r.Rate, 0, r.Doubtful || age > doubtfulAfter)
 	p.shownAt = now.Add(-age) // not r.Seen: on the monotonic clock, a wall clock that is set back later makes no rate younger
 	p.rtt, p.segment = time.Duration(r.RTT)*time.Microsecond, r.Segment
 }
@@ -195,7 +197,11 @@ func (x *pacers) stored(now time.Time) []storedPath {
 	for path, p := range x.all {
 		p.mu.Lock()
 		if p.control != nil {
-			r := storedPath{Peer: path.Addr(), Port: path.Port(), Rate: p.control.Rate(), RTT: p.rtt.Microseconds(), Segment: p.segment, Seen: p.shownAt}
+			rate, doubtful := p.control.Known()
+			r := storedPath{
+				Peer: path.Addr(), Port: path.Port(), Rate: rate, Doubtful: doubtful,
+				RTT: p.rtt.Microseconds(), Segment: p.segment, Seen: p.shownAt,
+			}
 			if r.check(now) == nil {
 				all = append(all, r)
 			}

@@ -93,6 +93,32 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestDoubtStays checks that a rate that competition may have lowered is tried at half when the path
+// is used again, also after a restart.
+func TestDoubtStays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paths")
+	path := netip.MustParseAddrPort("192.0.2.1:8441")
+	x, now := newTestPacers(), time.Now()
+	p := x.of(path)
+	p.control, p.shownAt, p.rtt, p.segment = pathrate.New(3e7, 0, true), now, 150*time.Millisecond, 1448
+	if err := writePaths(file, x.stored(now)); err != nil {
+		t.Fatal(err)
+	}
+	y := newTestPacers()
+	if err := y.load(file); err != nil {
+		t.Fatal(err)
+	}
+	p.retryRate(now)
+	for when, p := range map[string]*pacer{"after a rest": p, "after a restart": y.of(path)} {
+		if pace := p.control.Pace(); pace > 1.6e7 {
+			t.Errorf("%s a doubtful rate of 3e7 is tried at %.0f", when, pace)
+		}
+		if s, _ := p.status(path, now); !s.Doubtful {
+			t.Errorf("%s: %+v", when, s)
+		}
+	}
+}
+
 // TestMemoryOfOthers checks that a file that other users may have written is not believed.
 func TestMemoryOfOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paths")

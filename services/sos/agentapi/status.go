@@ -90,7 +90,7 @@ type PathStatus struct {
 	Peer     netip.Addr `json:"peer"`
 	Port     uint16     `json:"port"`                 // the data port of the side that accepts connections
 	Rate     uint64     `json:"bits_per_second"`      // of the path, in bits of payload a second; zero if not known
-	Doubtful bool       `json:"doubtful"`             // whether Rate was not shown for a while, and is tried at half
+	Doubtful bool       `json:"doubtful"`             // whether Rate was not shown for a while, or lowered beside others, and is tried at half
 	Seen     time.Time  `json:"seen"`                 // when the path last showed its rate; zero for never
 	RTT      Duration   `json:"rtt"`                  // round trip without a queue; zero if not known
 	Queue    Duration   `json:"queue"`                // how much longer the round trip was at the last update

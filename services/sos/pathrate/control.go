@@ -103,6 +103,9 @@ type Control struct {
 	minShare   float64       // share of the rate down to which the pace gives way to others
 	rate       float64       // bytes a second; 0: not known
 	lastShown  float64       // the rate that the path showed last; other traffic reduces rate only to a share of it
+	contested  float64       // the rate before it was lowered although others, or caution, may be the cause; 0 if it was not
+	settle     bool          // whether contested is given up once a queue drains: that queue was this sender's own
+	doubtful   bool          // whether the rate was doubtful at New
 	slowSince  time.Duration // time since which less has been delivered than sent, in PhaseHold; 0 if that is not so
 	pace       float64       // bytes a second; 0: not limited
 	sure       bool          // whether the path has shown its rate since New
@@ -130,7 +133,7 @@ type pacedSample struct {
 // New returns the control of a path. rate is the path's rate, in bytes a second; zero if it is not
 // known. A doubtful rate is tried at half. shown is a rate that the path is known to have carried.
 func New(rate, shown float64, doubtful bool) *Control {
-	c := &Control{minShare: defaultMinShare, phase: PhaseFind, pace: max(initialPace, growGain*shown), shown: shown}
+	c := &Control{minShare: defaultMinShare, phase: PhaseFind, pace: max(initialPace, growGain*shown), shown: shown, doubtful: doubtful}
 	if rate > 0 {
 		rate = max(rate, minRate)
 		c.phase, c.rate, c.lastShown, c.pace = PhaseTry, rate, rate, tryShare*rate
@@ -148,9 +151,16 @@ func (c *Control) SetMinShare(least float64) { c.minShare = least }
 // Pace returns the rate at which all connections together may send, in bytes of payload a second.
 func (c *Control) Pace() float64 { return max(c.pace, minPace) }
 
-// Rate returns the rate that the path is known to carry, in bytes of payload a second; zero if it
-// is not known.
+// Rate returns the rate that the path is taken to carry at present, in bytes of payload a second;
+// zero if it is not known. Other traffic may have lowered it.
 func (c *Control) Rate() float64 { return c.rate }
+
+// Known returns the rate to be remembered for the next New, and reports whether it is doubtful. A
+// rate that was lowered beside other traffic is not remembered: the earlier one is, as a doubtful
+// one, because the path itself may have become slower.
+func (c *Control) Known() (rate float64, doubtful bool) {
+	return max(c.lastShown, c.contested), c.contested > 0 || !c.sure && c.doubtful
+}
 
 // Shown returns the highest rate that the path has carried, in bytes a second, whether or
 // not it could carry more.
@@ -165,8 +175,9 @@ func (c *Control) PathLengthened() bool {
 	return len(c.samples) > 0 && c.base > c.samples[len(c.samples)-1].MinRTT*5/4
 }
 
-// Sure reports whether the path has shown its rate since New.
-func (c *Control) Sure() bool { return c.sure }
+// Sure reports whether the path has shown its rate since New, and other traffic has not lowered it
+// since then.
+func (c *Control) Sure() bool { return c.sure && c.contested == 0 }
 
 // Update takes a sample and adapts the pace. Samples must be in the order of At, several in
 // each round trip.
@@ -241,6 +252,18 @@ func (c *Control) ramp(s Sample, gain float64) {
 func (c *Control) setRate(rate float64) {
 	c.rate, c.sure = max(rate, minRate), true
 	c.lastShown = c.rate
+	if c.rate >= fallenShare*c.contested {
+		c.contested, c.settle = 0, false
+	}
+}
+
+// contest sets the rate to a lower one, and keeps the present one as a doubtful one. If settle is set,
+// the path's next queue decides: if it drains when less is sent, others have not caused it.
+func (c *Control) contest(rate float64, settle bool) {
+	before := max(c.lastShown, c.contested)
+	if c.setRate(rate); c.rate < before {
+		c.contested, c.settle = before, settle
+	}
 }
 
 // find handles a sample in PhaseFind. It raises the pace with the delivered rate until the path has
@@ -270,10 +293,15 @@ func (c *Control) find(s Sample) {
 // try handles a sample in PhaseTry. It waits until the first round trips have shown whether the
 // rate is right.
 func (c *Control) try(s Sample) {
+	tried := c.rate
+	if c.doubtful {
+		tried *= doubtfulShare
+	}
+	d := c.delivered(c.span())
 	if c.queueSince != 0 {
-		wrong := c.belowPace(c.delivered(c.span()))
-		if wrong {
-			c.setRate(c.carried())
+		wrong := c.belowPace(d)
+		if wrong || c.doubtful {
+			c.contest(c.carried(), true)
 		}
 		c.sure = true
 		if c.enter(PhaseDrain, s); wrong {
@@ -284,10 +312,14 @@ func (c *Control) try(s Sample) {
 	if s.At-c.phaseStart < c.baseRTT()*5/2 {
 		return
 	}
-	if d := c.delivered(c.span()); c.belowPace(d) {
-		if c.lost() > heavyLoss*d { // data is lost on the path, without a queue
-			c.setRate(min(c.rate, max(d, c.rate/2)))
-		} // otherwise the connections' windows limit the delivered rate, and they grow
+	below := c.belowPace(d)
+	switch {
+	case below && c.lost() > heavyLoss*d: // data is lost on the path, without a queue
+		c.setRate(min(tried, max(d, tried/2)))
+	case c.doubtful:
+		c.contest(tried, true)
+	}
+	if below { // the connections' windows limit the delivered rate, and they grow
 		c.enter(PhaseHold, s)
 		c.wait = minWaitSpans * c.span()
 		return
@@ -309,7 +341,7 @@ func (c *Control) grow(s Sample) {
 	trips := float64(s.At-c.phaseStart) / float64(c.span())
 	if trips > 2 && c.belowPace(d) {
 		if c.lost() > heavyLoss*d { // the excess is dropped without a queue
-			c.setRate(min(c.rate, max(d, c.startRate/2)))
+			c.contest(min(c.rate, max(d, c.startRate/2)), false)
 		}
 		c.setGrowWait(c.rate > growFirst*c.startRate)
 		c.enter(PhaseHold, s)
@@ -374,7 +406,7 @@ func (c *Control) hold(s Sample) {
 	switch d := c.delivered(c.span()); {
 	case d == 0 || d >= c.rate:
 	case c.pathSlower(d, s):
-		c.setRate(max(d, c.rate*math.Pow(retreatShare, trips)))
+		c.contest(max(d, c.rate*math.Pow(retreatShare, trips)), false)
 	default:
 		c.rate = max(d, c.rate*math.Pow(rateDecay, trips), fallenShare*c.lastShown, minRate)
 	}

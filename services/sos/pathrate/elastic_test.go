@@ -114,3 +114,76 @@ func TestElasticOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestCompetitionIsNotRemembered checks that what a path carries beside a competitor is not remembered
+// for what it carries, whether the competitor comes later or is there first: unless that is found
+// again, the earlier rate is kept as a doubtful one.
+func TestCompetitionIsNotRemembered(t *testing.T) {
+	for _, x := range links {
+		for _, least := range []float64{0.25, 0.5} {
+			for _, first := range []bool{false, true} {
+				l := newLink(x.mbit, x.rtt)
+				c := New(l.rate, 0, false)
+				c.SetMinShare(least)
+				other := newCubic(l)
+				if first {
+					for l.now < 30*time.Second {
+						l.pass(0, other.rate(l)*step.Seconds())
+					}
+				} else {
+					l.run(c, 5*time.Second, 0)
+				}
+				other.since = l.now
+				for i := range 600 {
+					l.beside(c, other, 100*time.Millisecond)
+					rate, doubtful := c.Known()
+					if rate < 0.8*l.rate || c.Rate() < 0.8*l.rate && !doubtful {
+						t.Errorf("%v Mbit/s, %v, down to %v, competitor first: %v: after %d.%d s %.1f Mbit/s are remembered, doubtful: %v, rate %.1f, %v",
+							x.mbit, x.rtt, least, first, i/10, i%10, rate*8/1e6, doubtful, c.Rate()*8/1e6, c.Phase())
+						break
+					}
+				}
+				l.run(c, 30*time.Second, 0)
+				rate, doubtful := c.Known()
+				within(t, "the rate, alone again", rate, l.rate, 0.05)
+				if doubtful {
+					t.Errorf("%v Mbit/s, %v, down to %v: the rate is doubtful, alone again", x.mbit, x.rtt, least)
+				}
+			}
+		}
+	}
+}
+
+// TestSlowerPathIsRemembered checks that the rate of a path that is slower than remembered is known at
+// the end of the start, and that of one that has become slower at the end of the next.
+func TestSlowerPathIsRemembered(t *testing.T) {
+	for _, x := range links {
+		for _, factor := range []float64{0.3, 0.5, 0.7} {
+			l := newLink(x.mbit, x.rtt)
+			known := func(c *Control, when string) {
+				t.Helper()
+				rate, doubtful := c.Known()
+				within(t, "the rate "+when, rate, l.rate, 0.1)
+				if doubtful {
+					t.Errorf("%v Mbit/s, %v, %v of it: the rate is doubtful %s", x.mbit, x.rtt, factor, when)
+				}
+			}
+			l.rate *= factor
+			c := New(l.rate/factor, 0, false)
+			l.run(c, 20*x.rtt+2*time.Second, 0)
+			known(c, "that was remembered wrongly")
+
+			l = newLink(x.mbit, x.rtt)
+			c = New(l.rate, 0, false)
+			l.run(c, 5*time.Second, 0)
+			l.rate *= factor
+			l.run(c, 20*time.Second, 0)
+			within(t, "the rate", c.Rate(), l.rate, 0.15)
+			rate, doubtful := c.Known()
+			l.now, l.queued, l.later, l.queues = l.now+time.Minute, 0, nil, nil
+			c = New(rate, c.Shown(), doubtful)
+			l.run(c, 20*x.rtt+2*time.Second, 0)
+			known(c, "of a path that has become slower")
+		}
+	}
+}

@@ -97,6 +97,9 @@ func (c *Control) updateQueue(s Sample) {
 	c.mild = s.RTT <= base+mildQueues*counts
 	switch {
 	case s.RTT <= base+counts:
+		if c.settle && c.queueSince != 0 {
+			c.contested, c.settle = 0, false
+		}
 		c.highSince, c.queueSince = 0, 0
 	case c.highSince == 0:
 		c.highSince = s.At
@@ -115,7 +118,7 @@ func (c *Control) updateBase(s Sample) {
 	for _, l := range c.samples {
 		c.base = min(c.base, l.RTT)
 	}
-	c.highSince, c.queueSince = 0, 0
+	c.highSince, c.queueSince, c.settle = 0, 0, false
 }
 
 // rttsPassed returns the number of round trips since the previous sample, at most one.
