@@ -1,5 +1,7 @@
 package delayline
 
+import "time"
+
 // These are the sizes of the blocks that hold frames. One read needs at most a super-packet and a
 // header for each of its segments.
 const (
@@ -11,8 +13,10 @@ const (
 // record describes one frame in flight. Its bytes are head and, if it was cut out of a
 // super-packet, body; both are in the same block.
 type record struct {
-	due     int64 // when it reaches the other end
+	arrived int64 // when it came to the queue
+	begins  int64 // when its first bit leaves the queue
 	departs int64 // when its last bit has left the queue
+	due     int64 // when it reaches the other end
 	block   int32
 	head    uint32
 	headLen uint32
@@ -20,6 +24,13 @@ type record struct {
 	bodyLen uint32
 	wire    uint32 // bytes on the wire, of all its packets
 	packets uint32
+}
+
+// queued returns the sum of the times that the record's packets wait in the queue. They come
+// together, and each waits until those before it have left.
+func (r *record) queued() time.Duration {
+	packets := int64(r.packets)
+	return time.Duration(packets*(r.begins-r.arrived) + (packets-1)*(r.departs-r.begins)/2)
 }
 
 // fifo is an ordered queue of frames. They are read directly into blocks, and written from there;

@@ -59,8 +59,7 @@ func (l *line) reschedule(now int64) {
 		l.lastDue = f.at(waiting - 1).due
 	}
 	for i := waiting; i < f.count; i++ {
-		r := f.at(i)
-		r.departs, r.due = l.schedule(now, r.wire)
+		l.schedule(now, f.at(i))
 	}
 }
 
@@ -83,16 +82,18 @@ func (l *line) serialise(n uint32) int64 {
 	return int64(float64(n) * 8e9 / l.params.Rate)
 }
 
-func (l *line) schedule(now int64, wire uint32) (departs, due int64) {
-	departs = max(now, l.lastDepart) + l.serialise(wire)
-	l.lastDepart = departs
-	due = departs + int64(l.params.Delay)
+// schedule sets when a record leaves the queue, behind all that have been scheduled before, and when
+// it is due.
+func (l *line) schedule(now int64, r *record) {
+	r.begins = max(now, l.lastDepart)
+	r.departs = r.begins + l.serialise(r.wire)
+	l.lastDepart = r.departs
+	r.due = r.departs + int64(l.params.Delay)
 	if j := int64(l.params.Jitter); j > 0 {
-		due += l.rng.Int64N(2*j+1) - j
+		r.due += l.rng.Int64N(2*j+1) - j
 	}
-	due = max(due, l.lastDue)
-	l.lastDue = due
-	return departs, due
+	r.due = max(r.due, l.lastDue)
+	l.lastDue = r.due
 }
 
 // backlog returns the number of bytes that wait for serialisation.
@@ -238,7 +239,8 @@ func (l *line) enqueueCopy(now int64, s superPacket, c cut, buf []byte) {
 }
 
 func (l *line) push(now int64, r record) {
-	r.departs, r.due = l.schedule(now, r.wire)
+	r.arrived = now
+	l.schedule(now, &r)
 	l.fifo.push(r)
 	l.flight += int64(r.wire)
 	l.stats.QueueMax = max(l.stats.QueueMax, l.backlog(now))
@@ -259,6 +261,7 @@ func (l *line) delivered(now int64, ok bool) {
 	if ok {
 		l.stats.DeliveredPackets += uint64(r.packets)
 		l.stats.DeliveredBytes += uint64(r.wire)
+		l.stats.QueueSeconds += r.queued().Seconds()
 	} else {
 		l.stats.Failed += uint64(r.packets)
 	}

@@ -274,6 +274,60 @@ func TestRateDelayAndQueue(t *testing.T) {
 	}
 }
 
+// TestQueueSeconds checks the sum of the queueing delays: of packets that come at once, of a
+// super-packet's, and after a change of the rate. The propagation delay is no part of it.
+func TestQueueSeconds(t *testing.T) {
+	const packet = 1250 // 10 ms at 1 Mbit/s
+	slow := Params{Rate: 1e6, Queue: MaxQueue, Delay: time.Second}
+	burst := func(l *line, now int64) {
+		for range 4 {
+			offer(l, now, make([]byte, vnetLen+packet))
+		}
+	}
+	cases := []struct {
+		name string
+		send func(*line)
+		want float64
+	}{
+		{"one packet", func(l *line) { offer(l, 0, make([]byte, vnetLen+packet)) }, 0},
+		{"four at once", func(l *line) { burst(l, 0) }, 0.01 + 0.02 + 0.03},
+		{"four behind four", func(l *line) { burst(l, 0); burst(l, 20e6) }, 0.06 + 0.02 + 0.03 + 0.04 + 0.05},
+		{"four after four have left", func(l *line) { burst(l, 0); burst(l, 40e6) }, 2 * 0.06},
+		// The rate doubles when two of four packets have left, so that the last waits for 5 ms less.
+		{"a faster rate", func(l *line) {
+			burst(l, 0)
+			faster := slow
+			faster.Rate = 2e6
+			l.set(faster, 20e6)
+		}, 0.01 + 0.02 + 0.025},
+		{"no rate", func(l *line) { l.set(Params{Delay: time.Second}, 0); burst(l, 0) }, 0},
+	}
+	for _, c := range cases {
+		l := newLine(slow, true, 1)
+		c.send(l)
+		drain(l, math.MaxInt64-1)
+		if got := l.snapshot(0).QueueSeconds; math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %v s in the queue, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestQueueSecondsOfSuperPackets checks that packets wait as long in a super-packet as by
+// themselves.
+func TestQueueSecondsOfSuperPackets(t *testing.T) {
+	p := Params{Rate: 1e9, Queue: MaxQueue}
+	whole, cut := newLine(p, true, 1), newLine(p, false, 1)
+	for _, l := range []*line{whole, cut} {
+		for range 3 {
+			offer(l, 0, superFrame(false, 40*1460, 1460))
+		}
+		drain(l, math.MaxInt64-1)
+	}
+	if whole.stats.QueueSeconds == 0 || math.Abs(whole.stats.QueueSeconds/cut.stats.QueueSeconds-1) > 1e-3 {
+		t.Errorf("%v s in super-packets, %v s by themselves", whole.stats.QueueSeconds, cut.stats.QueueSeconds)
+	}
+}
+
 func TestOrderIsKeptUnderJitterAndChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLine(Params{}, true, rapid.Uint64().Draw(t, "seed"))

@@ -89,6 +89,9 @@ type Stats struct {
 	// such number.
 	QueueBytes int64 `json:"queue_bytes"`
 	QueueMax   int64 `json:"queue_max"`
+	// QueueSeconds is the sum of the times that delivered packets have waited in the queue. Divided
+	// by DeliveredPackets it is the mean queueing delay.
+	QueueSeconds float64 `json:"queue_seconds"`
 	// FlightBytes is the number of bytes that the line holds, in its queue and on the way.
 	FlightBytes int64 `json:"flight_bytes"`
 	// LateMax and LateMean are the largest and the mean time by which deliveries were late.
