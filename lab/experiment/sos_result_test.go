@@ -2,7 +2,11 @@ package experiment
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/delayline"
 )
 
 // TestAgentsResultShowsCPU checks that the CPU of table 3.4.1 stands beside ours.
@@ -16,5 +20,88 @@ func TestAgentsResultShowsCPU(t *testing.T) {
 	}
 	if c := r.Claims[0]; !c.Met || c.Result != "1.90 times" {
 		t.Errorf("two pairs that carry 1.9 times as much as one: %+v", c)
+	}
+}
+
+// TestCrossing checks the share that the queue has dropped and the mean queueing delay between two
+// readings of a link's statistics.
+func TestCrossing(t *testing.T) {
+	c := crossingOf(
+		delayline.Stats{DeliveredPackets: 1000, Dropped: 7, QueueSeconds: 3},
+		delayline.Stats{DeliveredPackets: 1200, Dropped: 17, QueueSeconds: 5, LateMax: time.Second},
+	)
+	if want := (crossing{dropped: 10, delivered: 200, queued: 10 * time.Millisecond, late: time.Second}); c != want || c.dropShare() != 0.05 {
+		t.Errorf("%+v with a share of %v, want %+v", c, c.dropShare(), want)
+	}
+	if c := crossingOf(delayline.Stats{}, delayline.Stats{}); c != (crossing{}) || c.dropShare() != 0 {
+		t.Errorf("no packets: %+v", c)
+	}
+}
+
+func TestStartIdeal(t *testing.T) {
+	for way, want := range map[string]time.Duration{
+		wayKnownPath: 4300 * time.Millisecond,
+		wayTwice:     8300 * time.Millisecond,
+		// By 2.15 s, 1.85 s at 300 Mbit/s have carried 69.375 MB. The other 80.625 MB take 4.3 s.
+		wayHalved: 6450 * time.Millisecond,
+		// By 4.15 s, 3.85 s at 150 Mbit/s have carried 72.1875 MB. The other 77.8125 MB take 2.075 s.
+		wayDoubled: 6225 * time.Millisecond,
+	} {
+		if got := (startCell{megabytes: 150, way: way}).ideal(); (got - want).Abs() > time.Microsecond {
+			t.Errorf("150 MB by %s take %v at best, want %v", way, got, want)
+		}
+	}
+}
+
+// TestStartPlan checks that a quick run leaves out the long transfers during which the link changes,
+// and that asking for nothing else is refused.
+func TestStartPlan(t *testing.T) {
+	p, err := planStart(&Env{Scale: Quick})
+	if err != nil || !slices.Equal(p.megabytes, []int{1, 5}) || slices.Contains(p.ways, wayHalved) || !slices.Contains(p.ways, wayKnownPath) {
+		t.Errorf("quick: %+v %v", p, err)
+	}
+	p, err = planStart(&Env{Scale: Normal})
+	if err != nil || len(p.cells()) != 2*2*(5*7+2*2) {
+		t.Errorf("normal: %d transfers, %v", len(p.cells()), err)
+	}
+	if _, err := planStart(&Env{Scale: Quick, Only: Only{"way": {wayHalved}}}); err == nil || !strings.Contains(err.Error(), "size=50") {
+		t.Errorf("only transfers that are too short: %v", err)
+	}
+}
+
+// TestStartClaims checks which claims a transfer over a known path is held to, with runs that
+// narrowly meet or miss them.
+func TestStartClaims(t *testing.T) {
+	c := startCell{startLossOfDemo, directionDown, 100, wayKnownPath}
+	p := startPlan{losses: []float64{c.loss}, megabytes: []int{c.megabytes}, directions: []string{c.direction}, ways: []string{c.way}}
+	run := startRun{c.ideal() * 100 / 86, crossing{dropped: 1, delivered: 100, queued: 9 * time.Millisecond}}
+	var missed []string
+	claims := func(change func(*startRun)) *Result {
+		missed = nil
+		changed := run
+		change(&changed)
+		r := startResult(p, map[startCell][]startRun{c: {changed}})
+		for _, c := range r.Claims {
+			if !c.Met {
+				missed = append(missed, c.Text)
+			}
+		}
+		return r
+	}
+	r := claims(func(*startRun) {})
+	if len(r.Claims) != 3 || len(missed) > 0 {
+		t.Errorf("%+v", r.Claims)
+	}
+	if got, want := r.Tables[0].Rows[0][2], "3.45 (86 %; 1.0 %; 9 ms)"; got != want {
+		t.Errorf("the table tells %q, want %q", got, want)
+	}
+	for word, change := range map[string]func(*startRun){
+		"85 %":    func(r *startRun) { r.took = c.ideal() * 100 / 84 },
+		"dropped": func(r *startRun) { r.dropped = 3 },
+		"10ms":    func(r *startRun) { r.queued = 11 * time.Millisecond },
+	} {
+		if claims(change); len(missed) != 1 || !strings.Contains(missed[0], word) {
+			t.Errorf("missed %q, want the claim with %q", missed, word)
+		}
 	}
 }

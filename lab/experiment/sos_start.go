@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
-	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/services/sos"
 )
@@ -40,9 +39,11 @@ const (
 	wayProxy  = "haproxy BBR 128 MB"
 	// These are the ways of SOS: by agents that know nothing of the path, by agents whose
 	// controller knows the link's capacity, and by agents that have carried a transfer before; in
-	// two further ways the link had twice or half its rate during that transfer.
+	// two further ways the link had twice or half its rate during that transfer, and in the last two
+	// its rate is halved or doubled in the middle of the transfer that is measured.
 	wayUnknownPath, wayKnownLink, wayKnownPath = "SOS (unknown path)", "SOS (known link)", "SOS (known path)"
 	wayTwice, wayHalf                          = "SOS (twice the rate known)", "SOS (half the rate known)"
+	wayHalved, wayDoubled                      = "SOS (rate halved meanwhile)", "SOS (rate doubled meanwhile)"
 
 	directionDown = "down"
 	directionUp   = "up"
@@ -60,16 +61,11 @@ func (c startCell) String() string {
 	return fmt.Sprintf("%d MB %s by %s, %s %% loss", c.megabytes, c.direction, c.way, percent(c.loss))
 }
 
-// ideal returns the time that the link permits: two round trips, and the bytes at its rate.
-func (c startCell) ideal() time.Duration {
-	return 2*startLine.RTT + time.Duration(float64(c.megabytes)*8e6/c.rate()*float64(time.Second))
-}
-
-// startRun holds the measurements of one transfer.
+// startRun holds the measurements of one transfer: its time, and what happened to packets in its
+// direction.
 type startRun struct {
-	took            time.Duration
-	dropped, passed uint64        // packets that the link's queue has dropped, and that have crossed the link
-	late            time.Duration // largest lateness of the lab so far
+	took time.Duration
+	crossing
 }
 
 type startPlan struct {
@@ -83,14 +79,40 @@ type startPlan struct {
 func planStart(env *Env) (p startPlan, err error) {
 	text := func(s string) string { return s }
 	var errs [4]error
-	losses, sizes := []float64{5e-4, 5e-3}, []int{1, 5, 50, 500}
+	losses, sizes := []float64{startLossOfDemo, 5e-3}, []int{1, 5, 50, 100, 500}
 	p.losses, errs[0] = chosenOr(env.Only, "loss", losses, pick(env.Scale, losses[:1], losses, losses), percent)
 	p.megabytes, errs[1] = chosenOr(env.Only, "size", sizes, pick(env.Scale, sizes[:2], sizes, sizes), strconv.Itoa)
 	directions := []string{directionDown, directionUp}
 	p.directions, errs[2] = chosenOr(env.Only, "direction", directions, pick(env.Scale, directions[:1], directions, directions), text)
-	p.ways, errs[3] = chosen(env.Only, "way", []string{wayDirect, wayProxy, wayUnknownPath, wayKnownLink, wayKnownPath, wayTwice, wayHalf}, text)
+	p.ways, errs[3] = chosen(env.Only, "way", []string{wayDirect, wayProxy, wayUnknownPath, wayKnownLink, wayKnownPath, wayTwice, wayHalf, wayHalved, wayDoubled}, text)
 	p.times = pick(env.Scale, 1, 5, 5)
-	return p, errors.Join(errs[:]...)
+	if err := errors.Join(errs[:]...); err != nil {
+		return p, err
+	}
+	cells := p.cells()
+	if len(cells) == 0 {
+		return p, fmt.Errorf("the link's rate changes only during transfers of %v MB: choose size=%d", changedSizes, changedSizes[0])
+	}
+	p.ways = slices.DeleteFunc(p.ways, func(way string) bool {
+		return !slices.ContainsFunc(cells, func(c startCell) bool { return c.way == way })
+	})
+	return p, nil
+}
+
+// cells returns all combinations in the order in which they are measured.
+func (p startPlan) cells() (all []startCell) {
+	for _, loss := range p.losses {
+		for _, direction := range p.directions {
+			for _, size := range p.megabytes {
+				for _, way := range p.ways {
+					if c := (startCell{loss, direction, size, way}); c.isMeasured() {
+						all = append(all, c)
+					}
+				}
+			}
+		}
+	}
+	return all
 }
 
 func runStart(ctx context.Context, env *Env) (*Result, error) {
@@ -98,22 +120,22 @@ func runStart(ctx context.Context, env *Env) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := env.CSV("transfers", "loss", "direction", "megabytes", "way", "seconds", "ideal_seconds", "packets_dropped", "packets_delivered", "lab_late_seconds")
+	raw, err := env.CSV("transfers", "loss", "direction", "megabytes", "way", "seconds", "ideal_seconds", "packets_dropped", "packets_delivered", "mean_queueing_seconds", "lab_late_seconds")
 	if err != nil {
 		return nil, err
 	}
 	defer raw.Close()
-	env.Steps(len(p.losses) * len(p.directions) * len(p.megabytes) * len(p.ways))
+	env.Steps(len(p.cells()))
 	runs := map[startCell][]startRun{}
 	keep := func(c startCell, r startRun) error {
-		env.Logf("%.2f s, %d packets dropped of %d, lab %v late", r.took.Seconds(), r.dropped, r.passed, r.late.Round(time.Millisecond))
+		env.Logf("%.2f s, %d packets dropped and %d delivered after %v in the queue, lab %v late", r.took.Seconds(), r.dropped, r.delivered, r.queued.Round(time.Millisecond/10), r.late.Round(time.Millisecond))
 		runs[c] = append(runs[c], r)
-		return raw.Row(c.loss, c.direction, c.megabytes, c.way, r.took, c.ideal(), r.dropped, r.passed, r.late)
+		return raw.Row(c.loss, c.direction, c.megabytes, c.way, r.took, c.ideal(), r.dropped, r.delivered, r.queued, r.late)
 	}
 	for _, told := range []bool{false, true} {
 		part := p
 		part.ways = slices.DeleteFunc(slices.Clone(p.ways), func(way string) bool { return (way == wayKnownLink) != told })
-		if len(part.ways) == 0 {
+		if len(part.cells()) == 0 {
 			continue
 		}
 		network := func(l *lab.Lab) (string, error) {
@@ -139,21 +161,10 @@ func (p startPlan) run(ctx context.Context, env *Env, s *site, keep func(startCe
 		return err
 	}
 	defer rig.close()
-	l := startLine
-	for _, l.Loss = range p.losses {
-		if err := s.lab.SetLinkParams(ctx, "wan", l.params()); err != nil {
-			return err
-		}
-		for _, direction := range p.directions {
-			for _, size := range p.megabytes {
-				for _, way := range p.ways {
-					c := startCell{l.Loss, direction, size, way}
-					env.Step("%v", c)
-					if err := rig.cell(ctx, c, p.times, keep); err != nil {
-						return fmt.Errorf("%v: %w", c, err)
-					}
-				}
-			}
+	for _, c := range p.cells() {
+		env.Step("%v", c)
+		if err := rig.cell(ctx, c, p.times, keep); err != nil {
+			return fmt.Errorf("%v: %w", c, err)
 		}
 	}
 	return nil
@@ -161,8 +172,11 @@ func (p startPlan) run(ctx context.Context, env *Env, s *site, keep func(startCe
 
 // cell makes one combination's transfers.
 func (rig *startRig) cell(ctx context.Context, c startCell, times int, keep func(startCell, startRun) error) error {
-	if _, ok := wrongRates[c.way]; ok {
-		return rig.wrong(ctx, c, times, keep)
+	if _, ok := ratesOf[c.way]; ok {
+		return rig.otherRates(ctx, c, times, keep)
+	}
+	if err := rig.setRate(ctx, c, startLine.Rate); err != nil {
+		return err
 	}
 	if c.way == wayKnownPath { // a transfer that carries little does not show what the path can carry
 		prime := c
@@ -266,30 +280,17 @@ func (rig *startRig) transfer(ctx context.Context, c startCell) (r startRun, err
 			return r, err
 		}
 	}
-	before, err := rig.lab.Link("wan").Stats(ctx)
-	if err != nil {
-		return r, err
-	}
-	if c.direction == directionUp {
-		r.took, err = testbed.Upload(ctx, rig.lab.Host("client"), rig.file(c.megabytes), fmt.Sprintf("http://%v/in/%d", rig.at(c.way), c.megabytes))
-	} else {
-		var d testbed.Download
-		d, err = testbed.Curl(ctx, rig.lab.Host("client"), rig.url(c), filepath.Join(rig.web.root, "got"), nil)
+	upwards := c.direction == directionUp
+	r.crossing, err = rig.crossed(ctx, upwards, func() error {
+		if upwards {
+			r.took, err = testbed.Upload(ctx, rig.lab.Host("client"), rig.file(c.megabytes), fmt.Sprintf("http://%v/in/%d", rig.at(c.way), c.megabytes))
+			return err
+		}
+		d, err := testbed.Curl(ctx, rig.lab.Host("client"), rig.url(c), filepath.Join(rig.web.root, "got"), nil)
 		r.took = d.Total
-	}
-	if err != nil {
-		return r, err
-	}
-	after, err := rig.lab.Link("wan").Stats(ctx)
-	if err != nil {
-		return r, err
-	}
-	for _, d := range [][2]delayline.Stats{{before.AtoB.Stats, after.AtoB.Stats}, {before.BtoA.Stats, after.BtoA.Stats}} {
-		r.dropped += d[1].Dropped - d[0].Dropped
-		r.passed += d[1].DeliveredPackets - d[0].DeliveredPackets
-		r.late = max(r.late, d[1].LateMax)
-	}
-	return r, nil
+		return err
+	})
+	return r, err
 }
 
 // restartAgents restarts the agents, so that they know no path.
