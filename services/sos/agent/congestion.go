@@ -85,7 +85,7 @@ func (m *congestionManager) tune(nc net.Conn) error {
 	}
 	// On a connection from the pool, bbr would rely on a model of the path that it built while
 	// other connections used shares of the path.
-	if name == s.agent.congestion.long {
+	if name == s.agent.congestion.long && !s.agent.pacers.of(s.pathOf(nc)).lengthened() {
 		if err := m.restart(nc); err != nil {
 			return err
 		}

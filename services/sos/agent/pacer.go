@@ -124,13 +124,11 @@ func (p *pacer) remove(c *conn) {
 // retryRate makes the rate of a path be tried again if no session has sent on the path for
 // quietAfter.
 func (p *pacer) retryRate(now time.Time) {
-	if p.control == nil || !p.active && now.Sub(p.sent) > quietAfter {
-		rate, shown, doubtful := 0.0, 0.0, false
-		if p.control != nil {
-			shown = p.control.Shown()
-			rate, doubtful = p.control.Known()
-		}
-		p.control = pathrate.New(rate, shown, doubtful || p.expired(now))
+	switch {
+	case p.control == nil:
+		p.control = pathrate.New(0, 0, false)
+	case !p.active && now.Sub(p.sent) > quietAfter:
+		p.control = p.control.Again(p.expired(now))
 	}
 	p.sent = now
 }
@@ -304,20 +302,27 @@ func (p *pacer) unpace() {
 }
 
 // restart restarts bbr on the connections that use it: bbr has stayed within the pace, and would
-// raise its own rate only now and then. If the path has become longer, bbr would keep to a window
-// for the shorter path, for ten more seconds each time. The connections then use another congestion
-// control, and only the pace limits them.
+// raise its own rate only now and then.
 func (p *pacer) restart() {
+	if p.control.PathLengthened() {
+		return
+	}
 	for c, own := range p.conns {
-		if !own.waiting || !c.s.congestion.modelsPath() {
-			continue
-		}
-		if p.control.PathLengthened() {
-			_ = c.s.transport().Steer(c.net, p.a.congestion.local)
-		} else {
+		if own.waiting && c.s.congestion.modelsPath() {
 			_ = c.s.congestion.restart(c.net) // other code detects a connection that fails
 		}
 	}
+}
+
+// lengthened reports whether the path has become so much longer that bbr must not be restarted. A bbr
+// that starts takes the least round trip of the last five minutes (net.ipv4.tcp_min_rtt_wlen) for the
+// path's, and keeps that for ten seconds. It sends twice what the path holds by that round trip, which is
+// too little for a path that has become much longer. Without a restart it learns the new round trip
+// once, within ten seconds.
+func (p *pacer) lengthened() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.control != nil && p.control.PathLengthened()
 }
 
 // ackGrain returns how long segments of a connection wait for each other, because the kernel sends

@@ -2,13 +2,16 @@ package agent
 
 import (
 	"math"
+	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/pathrate"
 )
 
 // TestMaxMinShare checks that the sum of the shares is the sum of the demands or the whole
@@ -62,11 +65,14 @@ func TestTold(t *testing.T) {
 	if s, _ := p.status(netip.AddrPort{}, now); !s.Seen.IsZero() || s.Doubtful {
 		t.Errorf("what nobody has seen: %+v", s)
 	}
-	for after, share := range map[time.Duration]float64{time.Minute: 0.9, 2 * doubtfulAfter: 0.45} {
+	for _, x := range []struct {
+		after time.Duration
+		share float64
+	}{{time.Minute, 0.9}, {2 * doubtfulAfter, 0.45}} {
 		p.sent = now
-		p.retryRate(now.Add(after))
-		if pace := p.control.Pace(); pace < share*1e9/8*payloadShare || pace > (share+0.1)*1e9/8*payloadShare {
-			t.Errorf("%v after it was declared a rate is begun with %.0f bytes a second", after, pace)
+		p.retryRate(now.Add(x.after))
+		if pace := p.control.Pace(); pace < x.share*1e9/8*payloadShare || pace > (x.share+0.1)*1e9/8*payloadShare {
+			t.Errorf("%v after it was declared a rate is begun with %.0f bytes a second", x.after, pace)
 		}
 	}
 	p.declared, p.shownAt, p.sent = time.Time{}, now, time.Time{} // the path's rate was measured
@@ -133,5 +139,45 @@ func TestPaceOfFree(t *testing.T) {
 	p.conns[c] = &pacedConn{pace: math.Inf(1)}
 	if got := p.paceOf(c); got != 0 {
 		t.Errorf("%d bytes a second", got)
+	}
+}
+
+// steered is a transport that records the congestion controls of connections.
+type steered struct {
+	Transport
+	set []string
+}
+
+func (s *steered) Name() string { return "tcp" }
+
+func (s *steered) Steer(_ net.Conn, congestion string) error {
+	s.set = append(s.set, congestion)
+	return nil
+}
+
+// TestLongerPathKeepsBBR checks that the connections of a path that has become longer end on bbr,
+// and that bbr is not restarted where it would hold them to the shorter round trip.
+func TestLongerPathKeepsBBR(t *testing.T) {
+	const before = 100 * time.Millisecond
+	for after, want := range map[time.Duration][]string{
+		before:         {"cubic", "bbr"},
+		before * 7 / 5: {"cubic", "bbr"},
+		before * 3:     nil,
+	} {
+		x := &steered{}
+		a := &Agent{transports: transports{x}, congestion: congestion{long: "bbr", local: "cubic"}}
+		s := &session{agent: a, params: agentapi.Params{Transport: "tcp"}}
+		s.congestion.s = s
+		p := newPacer(a)
+		p.conns[&conn{s: s}] = &pacedConn{waiting: true}
+		p.control = pathrate.New(1e7, 0, false)
+		at, delivered := time.Duration(0), uint64(0)
+		for at < 30*time.Second {
+			at, delivered = at+20*time.Millisecond, delivered+2e5
+			p.control.Update(pathrate.Sample{At: at, Delivered: delivered, RTT: after, MinRTT: before})
+		}
+		if p.restart(); !slices.Equal(x.set, want) {
+			t.Errorf("from %v to %v: %v, want %v", before, after, x.set, want)
+		}
 	}
 }

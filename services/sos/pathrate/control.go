@@ -144,6 +144,15 @@ func New(rate, shown float64, doubtful bool) *Control {
 	return c
 }
 
+// Again returns a Control for the same path after a rest, with what is known of the path. doubtful
+// makes its rate doubtful even if it has been shown.
+func (c *Control) Again(doubtful bool) *Control {
+	rate, known := c.Known()
+	next := New(rate, c.shown, doubtful || known)
+	next.base = c.base
+	return next
+}
+
 // SetMinShare sets the share of the path's rate, above zero and at most one, down to which
 // the pace gives way to other traffic.
 func (c *Control) SetMinShare(least float64) { c.minShare = least }
@@ -169,10 +178,10 @@ func (c *Control) Shown() float64 { return c.shown }
 // Phase returns the present phase.
 func (c *Control) Phase() Phase { return c.phase }
 
-// PathLengthened reports whether the path's round trip with an empty queue is now longer than the
-// least round trip that its connections have measured.
+// PathLengthened reports whether the path's round trip with an empty queue is now more than half as
+// long again as the least round trip that its connections have measured.
 func (c *Control) PathLengthened() bool {
-	return len(c.samples) > 0 && c.base > c.samples[len(c.samples)-1].MinRTT*5/4
+	return len(c.samples) > 0 && c.base > c.samples[len(c.samples)-1].MinRTT*3/2
 }
 
 // Sure reports whether the path has shown its rate since New, and other traffic has not lowered it
