@@ -3,6 +3,7 @@ package mobilityfirst
 import (
 	"context"
 	"crypto/ed25519"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -66,6 +67,59 @@ func (n *net) Send(at network.PortRef, frame []byte) error {
 	return nil
 }
 
+// labelled identifies the frames that have a label: the label means something only together with the
+// addresses that they go from and to.
+type labelled struct{ label, from, to string }
+
+// labelledBy returns the frames that a rule of a path forwards. It reports false for other rules.
+func labelledBy(r network.Rule) (labelled, bool) {
+	label, ok := r.Match.Get(openflow.FieldVLANVID)
+	from, hasFrom := r.Match.Get(openflow.FieldEthSrc)
+	to, hasTo := r.Match.Get(openflow.FieldEthDst)
+	return labelled{label.String(), from.String(), to.String()}, ok && hasFrom && hasTo
+}
+
+// flowTable is a ledger that fails the test if a label gets a second meaning: if rules for labelled
+// frames are applied while another path still has rules for the same frames, at any switch.
+type flowTable struct {
+	*servicetest.Ledger
+	t testing.TB
+	// removal is how long switches take to remove the rules of a path.
+	removal time.Duration
+
+	mu     sync.Mutex
+	owners map[labelled]string // key of the program that has rules for the frames
+}
+
+// Apply implements kit.Ledger.
+func (f *flowTable) Apply(ctx context.Context, key string, p network.Program, o network.ApplyOptions) error {
+	f.mu.Lock()
+	for _, r := range p.Rules {
+		x, ok := labelledBy(r)
+		if !ok {
+			continue
+		}
+		if owner := f.owners[x]; owner != "" && owner != key {
+			f.t.Errorf("%s gets label %s from %s to %s, for which %s has rules", key, x.label, x.from, x.to, owner)
+		}
+		f.owners[x] = key
+	}
+	f.mu.Unlock()
+	return f.Ledger.Apply(ctx, key, p, o)
+}
+
+// Remove implements kit.Ledger.
+func (f *flowTable) Remove(ctx context.Context, key string) error {
+	pause.For(f.removal, "switches take their time to remove rules")
+	if err := f.Ledger.Remove(ctx, key); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.owners, func(_ labelled, owner string) bool { return owner == key })
+	return nil
+}
+
 // ring returns four switches, each linked from its port 1 to port 2 of the next, except for cut
 // links. Hosts are behind the ports from 10 on.
 func ring(cut ...openflow.DatapathID) *network.Topology {
@@ -86,7 +140,7 @@ type world struct {
 	t testing.TB
 	*Service
 	net    *net
-	ledger *servicetest.Ledger
+	ledger *flowTable
 	id     uint64
 	number uint64
 }
@@ -97,7 +151,8 @@ func in(t *testing.T, o Options, test func(w *world)) {
 }
 
 func runIn(t testing.TB, o Options, test func(w *world)) {
-	w := &world{t: t, net: &net{Network: servicetest.NewNetwork(ring())}, ledger: servicetest.NewLedger(), number: 1 << 60}
+	w := &world{t: t, net: &net{Network: servicetest.NewNetwork(ring())}, number: 1 << 60}
+	w.ledger = &flowTable{Ledger: servicetest.NewLedger(), t: t, owners: map[labelled]string{}}
 	o.Network, o.Rules, o.Metric, o.Store = w.net, w.ledger, network.MetricHops, memstore.New()
 	w.Service = New(o)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -193,15 +248,17 @@ func (w *world) arrives(label uint16, from, to place) (at network.PortRef, tagge
 	top := w.net.Topology()
 	for range 8 {
 		var found *network.Rule
+		arrived := packet.With(openflow.InPort(at.Port))
 		for _, p := range programs {
-			for i, r := range p.Rules {
-				if r.Switch != at.Switch || len(r.Actions) == 0 || !packet.With(openflow.InPort(at.Port)).Matches(r.Match) {
+			for i := range p.Rules {
+				r := &p.Rules[i]
+				if r.Switch != at.Switch || len(r.Actions) == 0 || !arrived.Matches(r.Match) {
 					continue
 				}
 				if found != nil {
 					w.t.Fatalf("two rules are for label %d from %v at %v", label, from, at)
 				}
-				found = &p.Rules[i]
+				found = r
 			}
 		}
 		if found == nil {
