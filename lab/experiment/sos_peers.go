@@ -95,6 +95,13 @@ type peerCell struct {
 	peer string
 }
 
+// peerRun holds the measurements of one transfer: its goodput, and what happened to packets in its
+// direction, from its first to its last.
+type peerRun struct {
+	testbed.Goodput
+	crossing
+}
+
 func runPeers(ctx context.Context, env *Env) (*Result, error) {
 	ms := time.Millisecond
 	allRTTs := []time.Duration{10 * ms, 50 * ms, 100 * ms, 200 * ms}
@@ -105,13 +112,13 @@ func runPeers(ctx context.Context, env *Env) (*Result, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	raw, err := env.CSV("peers", "rtt_seconds", "loss", "peer", "goodput_bits_per_second", "retransmits")
+	raw, err := env.CSV("peers", "rtt_seconds", "loss", "peer", "goodput_bits_per_second", "retransmits", "packets_dropped", "packets_delivered", "mean_queueing_seconds")
 	if err != nil {
 		return nil, err
 	}
 	defer raw.Close()
 	env.Steps(len(rtts) * len(losses) * len(peers))
-	cells := map[peerCell]float64{}
+	cells := map[peerCell]peerRun{}
 	for _, rtt := range rtts {
 		l := peersLine
 		l.RTT = rtt
@@ -123,13 +130,17 @@ func runPeers(ctx context.Context, env *Env) (*Result, error) {
 				}
 				for _, p := range peers {
 					env.Step("%s, %v", p.name, l)
-					g, err := p.measure(ctx, env, s)
+					var run peerRun
+					run.crossing, err = s.crossed(ctx, true, func() (err error) {
+						run.Goodput, err = p.measure(ctx, env, s)
+						return err
+					})
 					if err != nil {
 						return fmt.Errorf("%s over %v: %w", p.name, l, err)
 					}
-					env.Logf("%.1f Mbit/s", g.Mbit())
-					cells[peerCell{rtt, loss, p.name}] = g.BitsPerSecond
-					if err := raw.Row(rtt, loss, p.name, g.BitsPerSecond, g.Retransmits); err != nil {
+					env.Logf("%.1f Mbit/s, %d packets dropped and %d delivered after %v in the queue", run.Mbit(), run.dropped, run.delivered, run.queued.Round(time.Millisecond/10))
+					cells[peerCell{rtt, loss, p.name}] = run
+					if err := raw.Row(rtt, loss, p.name, run.BitsPerSecond, run.Retransmits, run.dropped, run.delivered, run.queued); err != nil {
 						return err
 					}
 				}
@@ -180,12 +191,13 @@ func (p peer) startProxies(ctx context.Context, env *Env, s *site, server netip.
 	return func() { first.Stop(); second.Stop() }, nil
 }
 
-func peersResult(rtts []time.Duration, losses []float64, peers []peer, cells map[peerCell]float64) *Result {
+func peersResult(rtts []time.Duration, losses []float64, peers []peer, cells map[peerCell]peerRun) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches, one link of %.0f Mbit/s between them, MTU %d, its queue one bandwidth-delay product (at least 20 ms)", peersLine.Rate/1e6, peersLine.MTU)}
 	payload := peersLine.payload()
 	table := Table{Title: fmt.Sprintf("Goodput in Mbit/s; the link carries at most %.1f Mbit/s of payload", payload/1e6), Columns: []string{"RTT", "loss %"}}
+	drops := Table{Title: "Packets that the link's queue dropped, in percent of those that crossed the link", Columns: []string{"RTT", "loss %"}}
 	for _, p := range peers {
-		table.Columns = append(table.Columns, p.name)
+		table.Columns, drops.Columns = append(table.Columns, p.name), append(drops.Columns, p.name)
 	}
 	table.Columns = append(table.Columns, "SOS / link", "SOS / best other")
 	var c peerClaims
@@ -196,77 +208,93 @@ func peersResult(rtts []time.Duration, losses []float64, peers []peer, cells map
 		}
 		series := make([]Series, len(peers))
 		for _, loss := range losses {
-			row := []any{rtt, percent(loss)}
+			at := fmt.Sprintf("%v, %s %%", rtt, percent(loss))
+			row, dropped := []any{rtt, percent(loss)}, []any{rtt, percent(loss)}
 			best, sos := 0.0, 0.0
 			for i, p := range peers {
-				g := cells[peerCell{rtt, loss, p.name}]
-				row = append(row, fmt.Sprintf("%.1f", g/1e6))
+				run := cells[peerCell{rtt, loss, p.name}]
+				row = append(row, fmt.Sprintf("%.1f", run.Mbit()))
+				dropped = append(dropped, fmt.Sprintf("%.2f", 100*run.dropShare()))
 				series[i].Label = p.name
-				series[i].Point(max(100*loss, 3e-4), g/1e6)
+				series[i].Point(max(100*loss, 3e-4), run.Mbit())
 				if p.sos {
-					sos = g
+					sos = run.BitsPerSecond
+					c.seeSOS(at, sos/payload, run.dropShare())
 				} else {
-					best = max(best, g)
+					best = max(best, run.BitsPerSecond)
 				}
 			}
+			drops.Add(dropped...)
 			if sos == 0 || best == 0 { // the user has left them out
 				table.Add(append(row, "", "")...)
 				continue
 			}
-			c.see(rtt, loss, sos/payload, sos/best)
+			c.seeRatio(at, sos/best)
 			table.Add(append(row, fmt.Sprintf("%.0f %%", 100*sos/payload), fmt.Sprintf("%.2f", sos/best))...)
 		}
 		plot.Series = series
 		r.Plots = append(r.Plots, plot)
 	}
-	r.Tables = []Table{table}
+	r.Tables = []Table{table, drops}
 	c.conclude(r)
 	r.Note("PEPsal is not compared: Debian 12 has no package of it.")
-	r.Note("Direct and proxied connections cross the same switches as SOS, forwarded by the same controller. Each figure is what the server received, after the first seconds of the transfer.")
+	r.Note("Direct and proxied connections cross the same switches as SOS, forwarded by the same controller. Each goodput is what the server received, after the first seconds of the transfer. Drops are those of the whole transfer, in its direction.")
 	return r
 }
 
 // peerClaims collects the worst cases for the claims.
 type peerClaims struct {
-	seen            bool
-	low, high       float64 // smallest share of the link with loss up to 0.01 %, and with 0.1 %
-	lowAt, highAt   string
-	against         float64 // worst ratio to the best peer
-	againstAt       string
-	below           []string
-	lowSet, highSet bool
+	share   worstCase // of the link
+	dropped worstCase // packets that the queue has dropped for each that has crossed the link
+	ratio   worstCase // to the best peer
+	below   []string
 }
 
-func (c *peerClaims) see(rtt time.Duration, loss, share, ratio float64) {
-	at := fmt.Sprintf("%v, %s %%", rtt, percent(loss))
-	switch {
-	case loss > 1e-4 && (!c.highSet || share < c.high):
-		c.high, c.highAt, c.highSet = share, at, true
-	case loss <= 1e-4 && (!c.lowSet || share < c.low):
-		c.low, c.lowAt, c.lowSet = share, at, true
+// worstCase is the worst of some cells. Its place is empty if there are none.
+type worstCase struct {
+	value float64
+	at    string
+}
+
+func (w *worstCase) least(at string, value float64) {
+	if w.at == "" || value < w.value {
+		*w = worstCase{value, at}
 	}
-	if !c.seen || ratio < c.against {
-		c.against, c.againstAt, c.seen = ratio, at, true
+}
+
+func (w *worstCase) most(at string, value float64) {
+	if w.at == "" || value > w.value {
+		*w = worstCase{value, at}
 	}
+}
+
+func (c *peerClaims) seeSOS(at string, share, dropped float64) {
+	c.share.least(at, share)
+	c.dropped.most(at, dropped)
+}
+
+func (c *peerClaims) seeRatio(at string, ratio float64) {
+	c.ratio.least(at, ratio)
 	if ratio < 1-noise {
 		c.below = append(c.below, at)
 	}
 }
 
+// linkShareBound is the share of the link's payload rate that SOS must carry in every cell.
+const linkShareBound = 0.9
+
 func (c *peerClaims) conclude(r *Result) {
-	if c.lowSet {
-		r.Claim(c.low >= 0.9, "SOS at least 90 % of the link's payload rate at every loss up to 0.01 %", "worst %.0f %% (%s)", 100*c.low, c.lowAt)
+	if c.share.at != "" {
+		r.Claim(c.share.value >= linkShareBound, fmt.Sprintf("SOS at least %.0f %% of the link's payload rate at every cell", 100*linkShareBound), "worst %.0f %% (%s)", 100*c.share.value, c.share.at)
+		r.Claim(c.dropped.value <= dropBound, fmt.Sprintf("at most %.0f %% dropped by the queue for SOS at every cell", 100*dropBound), "worst %.1f %% (%s)", 100*c.dropped.value, c.dropped.at)
 	}
-	if c.highSet {
-		r.Claim(c.high >= 0.6, "SOS at least 60 % of the link's payload rate at 0.1 % loss", "worst %.0f %% (%s)", 100*c.high, c.highAt)
-	}
-	if !c.seen {
+	if c.ratio.at == "" {
 		return
 	}
 	text := fmt.Sprintf("SOS nowhere more than %.0f %% below the best of the others", 100*noise)
 	if len(c.below) == 0 {
-		r.Claim(true, text, "worst ratio %.2f (%s)", c.against, c.againstAt)
+		r.Claim(true, text, "worst ratio %.2f (%s)", c.ratio.value, c.ratio.at)
 		return
 	}
-	r.Claim(false, text, "worst ratio %.2f (%s); below at %s", c.against, c.againstAt, strings.Join(c.below, "; "))
+	r.Claim(false, text, "worst ratio %.2f (%s); below at %s", c.ratio.value, c.ratio.at, strings.Join(c.below, "; "))
 }

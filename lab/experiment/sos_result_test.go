@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // TestAgentsResultShowsCPU checks that the CPU of table 3.4.1 stands beside ours.
@@ -103,5 +104,37 @@ func TestStartClaims(t *testing.T) {
 		if claims(change); len(missed) != 1 || !strings.Contains(missed[0], word) {
 			t.Errorf("missed %q, want the claim with %q", missed, word)
 		}
+	}
+}
+
+// TestPeersClaims checks that every cell counts for SOS's claims, and that a run without other ways
+// has those that concern SOS alone.
+func TestPeersClaims(t *testing.T) {
+	run := func(share float64, dropped uint64) peerRun {
+		return peerRun{testbed.Goodput{BitsPerSecond: share * peersLine.payload()}, crossing{dropped: dropped, delivered: 1000}}
+	}
+	rtt, sos, direct := 50*time.Millisecond, peer{name: "SOS", sos: true}, peer{name: "direct"}
+	cells := map[peerCell]peerRun{
+		{rtt, 0, "SOS"}: run(0.97, 1), {rtt, 0, "direct"}: run(0.98, 90),
+		{rtt, 1e-3, "SOS"}: run(0.92, 19), {rtt, 1e-3, "direct"}: run(0.1, 90),
+	}
+	met := func(peers ...peer) (all []bool) {
+		for _, c := range peersResult([]time.Duration{rtt}, []float64{0, 1e-3}, peers, cells).Claims {
+			all = append(all, c.Met)
+		}
+		return all
+	}
+	if got := met(direct, sos); !slices.Equal(got, []bool{true, true, true}) {
+		t.Errorf("good figures meet %v", got)
+	}
+	cells[peerCell{rtt, 1e-3, "SOS"}] = run(0.89, 21)
+	if got := met(direct, sos); !slices.Equal(got, []bool{false, false, true}) {
+		t.Errorf("bad figures at 0.1 %% loss meet %v", got)
+	}
+	if got := met(sos); !slices.Equal(got, []bool{false, false}) {
+		t.Errorf("bad figures of SOS alone meet %v", got)
+	}
+	if got := met(direct); got != nil {
+		t.Errorf("without SOS: %v", got)
 	}
 }
