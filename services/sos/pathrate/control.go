@@ -165,10 +165,10 @@ func (c *Control) Pace() float64 { return max(c.pace, minPace) }
 func (c *Control) Rate() float64 { return c.rate }
 
 // Known returns the rate to be remembered for the next New, and reports whether it is doubtful. A
-// rate that was lowered beside other traffic is not remembered: the earlier one is, as a doubtful
-// one, because the path itself may have become slower.
+// rate from before others took a large part of the path is remembered as a doubtful one, because the
+// path itself may have become slower.
 func (c *Control) Known() (rate float64, doubtful bool) {
-	return max(c.lastShown, c.contested), c.contested > 0 || !c.sure && c.doubtful
+	return max(c.rate, c.contested), c.contested > 0 || !c.sure && c.doubtful
 }
 
 // Shown returns the highest rate that the path has carried, in bytes a second, whether or

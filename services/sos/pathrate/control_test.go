@@ -133,6 +133,19 @@ func TestTry(t *testing.T) {
 	}
 }
 
+// TestOverestimated checks that a rate that is a little too high is not remembered.
+func TestOverestimated(t *testing.T) {
+	for _, x := range links {
+		for _, wrong := range []float64{1.08, 1.16} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(wrong*l.rate, 0, false)
+			l.run(c, 10*time.Second, 0)
+			rate, _ := c.Known()
+			within(t, "the remembered rate", rate, l.rate, 0.04)
+		}
+	}
+}
+
 // TestAfterRest checks that a rate is judged by what is delivered of the bytes sent since the last
 // rest.
 func TestAfterRest(t *testing.T) {
