@@ -61,16 +61,19 @@ const pathsTimeout = 5 * time.Second
 
 // PathInfo is an agent's knowledge about one of its paths, as the API shows it.
 type PathInfo struct {
-	Peer     string           `json:"peer" doc:"Address of the other agent"`
-	Port     uint16           `json:"port" doc:"Data port of the side that accepts connections"`
-	Rate     uint64           `json:"bits_per_second" doc:"What the path carries, in bits of payload a second; 0: not known"`
-	Doubtful bool             `json:"doubtful" doc:"It has not shown its rate for a while, and is tried at half"`
-	Seen     time.Time        `json:"seen,omitzero" doc:"When it last showed its rate"`
-	RTT      control.Duration `json:"rtt" doc:"Round trip without a queue; 0s: not known"`
-	Queue    control.Duration `json:"queue" doc:"How much longer the round trip was at the last update"`
-	Pace     uint64           `json:"pace_bits_per_second" doc:"What all sessions together may send, in bits of payload a second; 0 while none sends"`
-	Sessions int              `json:"sessions" doc:"Sessions that have more to send than they may"`
-	Phase    string           `json:"phase" doc:"What the agent does: find, try, hold, grow or drain"`
+	Peer      string           `json:"peer" doc:"Address of the other agent"`
+	Port      uint16           `json:"port" doc:"Data port of the side that accepts connections"`
+	Rate      uint64           `json:"bits_per_second" doc:"What the path carries, in bits of payload a second; 0: not known"`
+	Source    string           `json:"source,omitempty" doc:"How the rate was learned: measured, declared by the controller, or from the agent's file"`
+	Doubtful  bool             `json:"doubtful" doc:"It has not shown its rate for a while, or it was lowered beside other traffic: it is tried at half"`
+	Seen      time.Time        `json:"seen,omitzero" doc:"When it last showed its rate"`
+	RTT       control.Duration `json:"rtt" doc:"Round trip without a queue; 0s: not known"`
+	Loss      float64          `json:"loss" doc:"Share of the bytes that were retransmitted lately"`
+	Queue     control.Duration `json:"queue" doc:"How much longer the round trip was at the last update"`
+	Pace      uint64           `json:"pace_bits_per_second" doc:"What all sessions together may send, in bits of payload a second; 0 while none sends"`
+	Delivered uint64           `json:"delivered_bits_per_second" doc:"What is delivered now, in bits of payload a second"`
+	Sessions  int              `json:"sessions" doc:"Sessions that have more to send than they may"`
+	Phase     string           `json:"phase" doc:"What the agent does: find, try, hold, grow or drain"`
 }
 
 type byName struct {
@@ -92,8 +95,8 @@ func (s *Service) getPaths(ctx context.Context, in *byName) (*kit.Body[[]PathInf
 	out := make([]PathInfo, len(list))
 	for i, p := range list {
 		out[i] = PathInfo{
-			Peer: p.Peer.String(), Port: p.Port, Rate: p.Rate, Doubtful: p.Doubtful, Seen: p.Seen, RTT: p.RTT, Queue: p.Queue,
-			Pace: p.Pace, Sessions: p.Sessions, Phase: p.Phase,
+			Peer: p.Peer.String(), Port: p.Port, Rate: p.Rate, Source: string(p.Source), Doubtful: p.Doubtful, Seen: p.Seen,
+			RTT: p.RTT, Loss: p.Loss, Queue: p.Queue, Pace: p.Pace, Delivered: p.Delivered, Sessions: p.Sessions, Phase: p.Phase,
 		}
 	}
 	return &kit.Body[[]PathInfo]{Body: out}, nil

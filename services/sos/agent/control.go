@@ -114,14 +114,14 @@ func (p *pacer) status(path netip.AddrPort, now time.Time) (s agentapi.PathStatu
 		return s, false
 	}
 	bits := func(bytes float64) uint64 { return uint64(8 * bytes) }
-	rate, doubtful := p.control.Known()
+	rate, doubtful := p.known(now)
 	s = agentapi.PathStatus{
-		Peer: path.Addr(), Port: path.Port(), Rate: bits(rate), Seen: p.shownAt,
-		Doubtful: rate > 0 && (doubtful || p.expired(now)),
-		RTT:      agentapi.Duration(p.rtt), Phase: string(p.control.Phase()),
+		Peer: path.Addr(), Port: path.Port(), Rate: bits(rate), Source: p.source(), Doubtful: doubtful, Seen: p.shownAt,
+		RTT: agentapi.Duration(p.rtt), Loss: p.loss.share, Phase: string(p.control.Phase()),
 	}
 	if p.running {
 		s.Queue, s.Pace, s.Sessions = agentapi.Duration(p.queue), bits(p.control.Pace()), p.sending
+		s.Delivered = bits(p.carried())
 	}
 	return s, true
 }

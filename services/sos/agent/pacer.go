@@ -45,6 +45,8 @@ type pacer struct {
 	control      *pathrate.Control
 	shownAt      time.Time // when the path last showed its rate
 	declared     time.Time // when the controller last declared the rate, until the path shows its own; zero for never
+	restored     bool      // whether the rate is from the file, until the path shows its own
+	loss         lossShare
 	rtt          time.Duration
 	queue        time.Duration // how much longer the round trip was at the last update
 	segment      int
@@ -142,12 +144,42 @@ func (p *pacer) expired(now time.Time) bool {
 	return now.Sub(last) > doubtfulAfter
 }
 
+// known returns the rate of the path in bytes a second, and reports whether it is doubtful; the rate
+// is zero if it is not known.
+func (p *pacer) known(now time.Time) (rate float64, doubtful bool) {
+	if p.control == nil {
+		return 0, false
+	}
+	rate, doubtful = p.control.Known()
+	return rate, rate > 0 && (doubtful || p.expired(now))
+}
+
+// source returns how the path's rate was learned.
+func (p *pacer) source() agentapi.RateSource {
+	switch {
+	case p.control == nil || p.control.Rate() == 0:
+		return ""
+	case !p.declared.IsZero():
+		return agentapi.SourceDeclared
+	case p.restored:
+		return agentapi.SourceFile
+	}
+	return agentapi.SourceMeasured
+}
+
+var sourceTexts = map[agentapi.RateSource]string{
+	agentapi.SourceMeasured: "as measured", agentapi.SourceDeclared: "as declared by the controller", agentapi.SourceFile: "as the file says",
+}
+
 // describeStart describes the pace at which a session starts, as one of n sessions, and the reason.
 func (p *pacer) describeStart(pace float64, n int) string {
 	mbit := func(rate float64) float64 { return rate * 8 / 1e6 }
 	why := "nothing is known of the path"
-	if r := p.control.Rate(); r > 0 {
-		why = fmt.Sprintf("the path carries %.1f", mbit(r))
+	if rate, doubtful := p.known(time.Now()); rate > 0 {
+		why = fmt.Sprintf("the path carries %.1f, %s", mbit(rate), sourceTexts[p.source()])
+		if doubtful && p.control.Phase() == pathrate.PhaseTry {
+			why += ", doubtful and tried at half"
+		}
 	}
 	if n > 1 {
 		why += fmt.Sprintf(", shared by %d sessions", n)
@@ -188,7 +220,7 @@ func (p *pacer) setDeclared(path agentapi.Path) {
 		shown = p.control.Shown()
 	}
 	p.control = pathrate.New(float64(path.Rate)/8*payloadShare, shown, false)
-	p.declared, p.sent, p.rtt = now, now, time.Duration(path.RTT)
+	p.declared, p.restored, p.sent, p.rtt = now, false, now, time.Duration(path.RTT)
 	if p.segment == 0 {
 		p.segment = segment
 	}
@@ -286,7 +318,7 @@ func (p *pacer) update() (next time.Duration, more bool) {
 		p.restart()
 	}
 	if p.control.Sure() && !s.Idle {
-		p.shownAt, p.declared = now, time.Time{}
+		p.shownAt, p.declared, p.restored = now, time.Time{}, false
 	}
 	p.divide(now)
 	return max(min(s.MinRTT/updatesPerRTT, maxUpdateInterval), intervalAfter(time.Since(now))), true
@@ -358,8 +390,10 @@ func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 		if own.rested { // since the last sample, only frames of a few bytes arrived besides these
 			own.rested, bytesArrived = false, min(bytesArrived, float64(bytes-own.bytes))
 		}
+		bytesLost := (stats.Retransmits - own.seen.Retransmits) * uint64(stats.Segment)
 		p.delivered += uint64(bytesArrived)
-		p.lost += (stats.Retransmits - own.seen.Retransmits) * uint64(stats.Segment)
+		p.lost += bytesLost
+		p.loss.note(bytesArrived, float64(bytesLost))
 		if arrived > 0 || bytes != own.bytes {
 			own.busy, sending = now, true
 		}
@@ -379,6 +413,38 @@ func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 	}
 	s.Delivered, s.Lost = p.delivered, p.lost
 	return s, sending
+}
+
+// carried returns the rate that is delivered at present on all connections, in bytes a second.
+func (p *pacer) carried() float64 {
+	sum := 0.0
+	for _, own := range p.conns {
+		if p.active && !own.rested {
+			sum += own.rate
+		}
+	}
+	return sum
+}
+
+// lossSpan is the number of bytes over which a path's loss is averaged.
+const lossSpan = 16 << 20
+
+// lossShare computes the share of a path's bytes that were retransmitted, over about the last lossSpan
+// bytes.
+type lossShare struct {
+	share   float64
+	counted float64 // bytes that share is based on, at most lossSpan
+	lost    float64 // bytes retransmitted since the last bytes were delivered
+}
+
+// note adds bytes that were delivered, and bytes that were retransmitted meanwhile.
+func (l *lossShare) note(delivered, lost float64) {
+	if l.lost += lost; delivered <= 0 {
+		return
+	}
+	l.counted = min(l.counted+delivered, lossSpan)
+	l.share += min(delivered/l.counted, 1) * (min(l.lost/delivered, 1) - l.share)
+	l.lost = 0
 }
 
 // minShares holds, for each Share, the share of a path down to which sessions give way to other

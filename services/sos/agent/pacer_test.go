@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,5 +180,53 @@ func TestLongerPathKeepsBBR(t *testing.T) {
 		if p.restart(); !slices.Equal(x.set, want) {
 			t.Errorf("from %v to %v: %v, want %v", before, after, x.set, want)
 		}
+	}
+}
+
+// TestSourceOfRate checks that an agent tells how it has learned a path's rate, in its list of paths
+// and in the description of a session's start.
+func TestSourceOfRate(t *testing.T) {
+	p, now := newPacer(nil), time.Now()
+	told := func(source agentapi.RateSource, doubtful bool, want string) {
+		t.Helper()
+		p.retryRate(now)
+		if s, _ := p.status(netip.AddrPort{}, now); s.Source != source || s.Doubtful != doubtful {
+			t.Errorf("%+v, want %q", s, source)
+		}
+		if text := p.describeStart(1e7, 1); !strings.HasSuffix(text, want) {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+	told("", false, "nothing is known of the path")
+	p.setDeclared(agentapi.Path{Rate: 1e8, RTT: agentapi.Duration(100 * time.Millisecond)})
+	told(agentapi.SourceDeclared, false, "the path carries 95.5, as declared by the controller")
+	p.shownAt, p.declared = now, time.Time{}
+	told(agentapi.SourceMeasured, false, "the path carries 95.5, as measured")
+	r := storedPath{Peer: addrX, Port: 1, Rate: 1e7, RTT: 1e5, Segment: 1448, Seen: now.Add(-time.Minute), Loss: 0.01}
+	p.restore(r, now)
+	told(agentapi.SourceFile, false, "the path carries 80.0, as the file says")
+	if s, _ := p.status(netip.AddrPort{}, now); s.Loss != r.Loss {
+		t.Errorf("a loss of %v, want %v", s.Loss, r.Loss)
+	}
+	r.Doubtful = true
+	p.restore(r, now)
+	told(agentapi.SourceFile, true, "the path carries 80.0, as the file says, doubtful and tried at half")
+}
+
+// TestLossShare checks that the loss of a path is that of its latest bytes.
+func TestLossShare(t *testing.T) {
+	var l lossShare
+	l.note(0, 500)
+	if l.note(5e4, 500); math.Abs(l.share-0.02) > 1e-9 {
+		t.Errorf("%v of the first bytes, want 0.02", l.share)
+	}
+	for range 100 {
+		l.note(lossSpan/10, lossSpan/100)
+	}
+	if math.Abs(l.share-0.1) > 1e-3 {
+		t.Errorf("%v after much loss, want 0.1", l.share)
+	}
+	if l.note(10*lossSpan, 0); l.share > 1e-9 {
+		t.Errorf("%v after many bytes without loss", l.share)
 	}
 }

@@ -94,7 +94,8 @@ type storedPath struct {
 	Segment int        `json:"segment_bytes"`
 	Seen    time.Time  `json:"seen"`
 
-	Doubtful bool `json:"doubtful,omitempty"`
+	Doubtful bool    `json:"doubtful,omitempty"`
+	Loss     float64 `json:"loss,omitempty"` // share of the bytes that were retransmitted
 }
 
 // check returns an error if the entry is invalid or too old. The file may have been written by
@@ -109,6 +110,8 @@ func (r *storedPath) check(now time.Time) error {
 		return fmt.Errorf("round trip of %d microseconds", r.RTT)
 	case r.Segment < 500 || r.Segment > 65535:
 		return fmt.Errorf("segments of %d bytes", r.Segment)
+	case math.IsNaN(r.Loss) || r.Loss < 0 || r.Loss > 1:
+		return fmt.Errorf("loss of %v", r.Loss)
 	case now.Sub(r.Seen) > maxStoredAge:
 		return errors.New("too old")
 	}
@@ -187,6 +190,7 @@ func (p *pacer) restore(r storedPath, now time.Time) {
 	p.control = pathrate.New(r.Rate, 0, r.Doubtful || age > doubtfulAfter)
 	p.shownAt = now.Add(-age) // not r.Seen: on the monotonic clock, a wall clock that is set back later makes no rate younger
 	p.rtt, p.segment = time.Duration(r.RTT)*time.Microsecond, r.Segment
+	p.loss, p.restored = lossShare{share: r.Loss, counted: lossSpan}, true
 }
 
 // stored returns the valid entries for the file, sorted by peer and port.
@@ -200,7 +204,7 @@ func (x *pacers) stored(now time.Time) []storedPath {
 			rate, doubtful := p.control.Known()
 			r := storedPath{
 				Peer: path.Addr(), Port: path.Port(), Rate: rate, Doubtful: doubtful,
-				RTT: p.rtt.Microseconds(), Segment: p.segment, Seen: p.shownAt,
+				RTT: p.rtt.Microseconds(), Segment: p.segment, Seen: p.shownAt, Loss: p.loss.share,
 			}
 			if r.check(now) == nil {
 				all = append(all, r)

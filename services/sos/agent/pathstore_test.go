@@ -27,6 +27,7 @@ func TestMemory(t *testing.T) {
 	}
 	p := x.of(path)
 	p.control, p.shownAt, p.rtt, p.segment = pathrate.New(3e7, 0, false), time.Now(), 150*time.Millisecond, 1448
+	p.loss.note(1e6, 1e3)
 	x.of(netip.MustParseAddrPort("192.0.2.2:8441")) // a path of which nothing is known
 	if err := writePaths(file, x.stored(time.Now())); err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestMemory(t *testing.T) {
 	if err := y.load(file); err != nil {
 		t.Fatal(err)
 	}
-	if got := y.of(path); got.control == nil || got.control.Rate() != 3e7 || got.rtt != p.rtt || got.segment != p.segment || len(y.all) != 1 {
+	if got := y.of(path); got.control == nil || got.control.Rate() != 3e7 || got.rtt != p.rtt || got.segment != p.segment || got.loss.share != 1e-3 || len(y.all) != 1 {
 		t.Errorf("remembered %+v", got)
 	}
 	if at := y.of(path).shownAt; at == at.Round(0) || !at.Round(0).Equal(p.shownAt.Round(0)) {
@@ -61,17 +62,18 @@ func TestMemory(t *testing.T) {
 		text    []byte
 		refused bool
 	}{
-		"cut off":           {whole[:len(whole)-3], true},
-		"too long":          {make([]byte, maxStoreBytes+1), true},
-		"too many":          {[]byte("[" + strings.Repeat("{},", maxPeers) + "{}]"), true},
-		"of another kind":   {[]byte("name: west\n"), true},
-		"no peer":           {entry(func(r *storedPath) { r.Peer = netip.Addr{} }), false},
-		"no rate":           {entry(func(r *storedPath) { r.Rate = 0 }), false},
-		"endless rate":      {entry(func(r *storedPath) { r.Rate = 1e300 }), false},
-		"no round trip":     {entry(func(r *storedPath) { r.RTT = -1 }), false},
-		"endless trip":      {entry(func(r *storedPath) { r.RTT = 1 << 62 }), false},
-		"tiny segments":     {entry(func(r *storedPath) { r.Segment = 1 }), false},
-		"from another time": {entry(func(r *storedPath) { r.Seen = time.Unix(0, 0) }), false},
+		"cut off":            {whole[:len(whole)-3], true},
+		"too long":           {make([]byte, maxStoreBytes+1), true},
+		"too many":           {[]byte("[" + strings.Repeat("{},", maxPeers) + "{}]"), true},
+		"of another kind":    {[]byte("name: west\n"), true},
+		"no peer":            {entry(func(r *storedPath) { r.Peer = netip.Addr{} }), false},
+		"no rate":            {entry(func(r *storedPath) { r.Rate = 0 }), false},
+		"endless rate":       {entry(func(r *storedPath) { r.Rate = 1e300 }), false},
+		"no round trip":      {entry(func(r *storedPath) { r.RTT = -1 }), false},
+		"endless trip":       {entry(func(r *storedPath) { r.RTT = 1 << 62 }), false},
+		"more lost than all": {entry(func(r *storedPath) { r.Loss = 1.5 }), false},
+		"tiny segments":      {entry(func(r *storedPath) { r.Segment = 1 }), false},
+		"from another time":  {entry(func(r *storedPath) { r.Seen = time.Unix(0, 0) }), false},
 	} {
 		if err := os.WriteFile(file, c.text, 0o600); err != nil {
 			t.Fatal(err)

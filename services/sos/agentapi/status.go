@@ -85,18 +85,31 @@ type SessionRecord struct {
 	Session
 }
 
+// RateSource tells how an agent has learned the rate of a path. It is empty if the rate is not known.
+type RateSource string
+
+// The sources.
+const (
+	SourceMeasured RateSource = "measured" // the path has shown it
+	SourceDeclared RateSource = "declared" // by the controller, from the links of the path
+	SourceFile     RateSource = "file"     // measured before the agent was started last
+)
+
 // PathStatus is an agent's knowledge about one path.
 type PathStatus struct {
-	Peer     netip.Addr `json:"peer"`
-	Port     uint16     `json:"port"`                 // the data port of the side that accepts connections
-	Rate     uint64     `json:"bits_per_second"`      // of the path, in bits of payload a second; zero if not known
-	Doubtful bool       `json:"doubtful"`             // whether Rate was not shown for a while, or lowered beside others, and is tried at half
-	Seen     time.Time  `json:"seen"`                 // when the path last showed its rate; zero for never
-	RTT      Duration   `json:"rtt"`                  // round trip without a queue; zero if not known
-	Queue    Duration   `json:"queue"`                // how much longer the round trip was at the last update
-	Pace     uint64     `json:"pace_bits_per_second"` // bits of payload a second that all sessions together may send; zero while none sends
-	Sessions int        `json:"sessions"`             // sessions that have more to send than they may
-	Phase    string     `json:"phase"`                // the activity of the agent: find, try, hold, grow or drain
+	Peer      netip.Addr `json:"peer"`
+	Port      uint16     `json:"port"`                      // the data port of the side that accepts connections
+	Rate      uint64     `json:"bits_per_second"`           // of the path, in bits of payload a second; zero if not known
+	Source    RateSource `json:"source,omitempty"`          // how Rate was learned
+	Doubtful  bool       `json:"doubtful"`                  // whether Rate was not shown for a while, or lowered beside others, and is tried at half
+	Seen      time.Time  `json:"seen"`                      // when the path last showed its rate; zero for never
+	RTT       Duration   `json:"rtt"`                       // round trip without a queue; zero if not known
+	Loss      float64    `json:"loss"`                      // share of the bytes that were retransmitted lately
+	Queue     Duration   `json:"queue"`                     // how much longer the round trip was at the last update
+	Pace      uint64     `json:"pace_bits_per_second"`      // bits of payload a second that all sessions together may send; zero while none sends
+	Delivered uint64     `json:"delivered_bits_per_second"` // bits of payload a second that are delivered now
+	Sessions  int        `json:"sessions"`                  // sessions that have more to send than they may
+	Phase     string     `json:"phase"`                     // the activity of the agent: find, try, hold, grow or drain
 }
 
 // Live is the part of a live session that an Event carries.
