@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -244,12 +245,21 @@ func place(n int) gnrswire.Address {
 // write writes the places of count names. took is the time of writing alone, because the records
 // are signed before.
 func (rig *namesRig) write(ctx context.Context, count int) (_ int, took time.Duration, again int, err error) {
+	for _, c := range rig.clients {
+		if err := c.prove(); err != nil {
+			return 0, 0, 0, err
+		}
+	}
 	for first := 0; first < count; first += signedAtOnce {
 		messages, err := rig.sign(first, min(signedAtOnce, count-first))
 		if err != nil {
 			return 0, 0, 0, err
 		}
-		d, n, err := askAll(ctx, rig.clients, questions{count: len(messages), message: func(i int) ([]byte, error) { return messages[i], nil }})
+		d, n, err := askAll(ctx, rig.clients, questions{count: len(messages), message: func(i int, cookie []byte) ([]byte, error) {
+			m := *messages[i]
+			m.Options = append(slices.Clip(m.Options), gnrs.CookieOption(cookie))
+			return m.AppendTo(nil)
+		}})
 		if err != nil {
 			return 0, 0, 0, err
 		}
@@ -259,8 +269,8 @@ func (rig *namesRig) write(ctx context.Context, count int) (_ int, took time.Dur
 }
 
 // sign returns messages that say where names are now.
-func (rig *namesRig) sign(first, count int) ([][]byte, error) {
-	out, errs := make([][]byte, count), make([]error, runtime.NumCPU())
+func (rig *namesRig) sign(first, count int) ([]*gnrswire.Message, error) {
+	out, errs := make([]*gnrswire.Message, count), make([]error, runtime.NumCPU())
 	now := time.Now()
 	var all sync.WaitGroup
 	for w := range errs {
@@ -271,9 +281,8 @@ func (rig *namesRig) sign(first, count int) ([][]byte, error) {
 					return
 				}
 				rig.names[first+i] = r.GUID()
-				m := &gnrswire.Message{Kind: gnrswire.Update}
-				r.Into(m)
-				out[i], errs[w] = m.AppendTo(nil)
+				out[i] = &gnrswire.Message{Kind: gnrswire.Update}
+				r.Into(out[i])
 			}
 		})
 	}
@@ -285,7 +294,7 @@ func (rig *namesRig) sign(first, count int) ([][]byte, error) {
 func (rig *namesRig) lookUp(ctx context.Context, count int) (_ int, took time.Duration, again int, err error) {
 	took, again, err = askAll(ctx, rig.clients, questions{
 		count: count,
-		message: func(int) ([]byte, error) {
+		message: func(int, []byte) ([]byte, error) {
 			return (&gnrswire.Message{Kind: gnrswire.Lookup, GUID: rig.names[rand.IntN(len(rig.names))]}).AppendTo(nil)
 		},
 		answered: func(_ int, m *gnrswire.Message) error {

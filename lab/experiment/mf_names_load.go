@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -33,6 +34,7 @@ type nameClient struct {
 	packets *ipv4.PacketConn
 	in, out []ipv4.Message
 	asked   map[uint32]bool
+	cookie  []byte // with which writes prove the address; nil until prove has been called
 	first   uint32 // number of the first request, so that a late answer is not taken for that of another one
 	again   int    // requests that were sent more than once
 }
@@ -51,11 +53,41 @@ func newNameClient(n int, server netip.AddrPort) (*nameClient, error) {
 	return c, nil
 }
 
+// prove gets the cookie of the name service with which the client may write new names.
+func (c *nameClient) prove() error {
+	b, err := (&gnrswire.Message{Kind: gnrswire.Lookup, Options: []gnrswire.Option{gnrs.CookieOption(nil)}}).AppendTo(nil)
+	if err != nil {
+		return err
+	}
+	in := make([]byte, 2048)
+	for range nameTries {
+		if _, err := c.conn.Write(b); err != nil {
+			return fmt.Errorf("asking the name service: %w", err)
+		}
+		if err := c.conn.SetReadDeadline(time.Now().Add(nameTimeout)); err != nil {
+			return err
+		}
+		n, err := c.conn.Read(in)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("the name service's answers: %w", err)
+		}
+		if a, err := gnrswire.Parse(in[:n]); err == nil && gnrs.CookieOf(a) != nil {
+			c.cookie = gnrs.CookieOf(a)
+			return nil
+		}
+	}
+	return fmt.Errorf("the name service sends no cookie, asked %d times", nameTries)
+}
+
 // questions describes a number of requests.
 type questions struct {
 	count int
-	// message returns the i-th request, whose number the client sets. It is called concurrently.
-	message func(i int) ([]byte, error)
+	// message returns the i-th request, with a client's cookie if that needs one. The client sets its
+	// number. It is called concurrently.
+	message func(i int, cookie []byte) ([]byte, error)
 	// answered, if set, handles the answer to request i.
 	answered func(i int, m *gnrswire.Message) error
 }
@@ -110,7 +142,7 @@ func (c *nameClient) window(ctx context.Context, q questions) error {
 func (c *nameClient) send(q questions) error {
 	out := c.out[:0]
 	for i := range c.asked {
-		b, err := q.message(int(i))
+		b, err := q.message(int(i), c.cookie)
 		if err != nil {
 			return err
 		}
@@ -149,6 +181,9 @@ func (c *nameClient) receive(ctx context.Context, q questions) error {
 			if err != nil {
 				return fmt.Errorf("the name service's answers: %w", err)
 			}
+			if cookie := gnrs.CookieOf(a); cookie != nil {
+				c.cookie = bytes.Clone(cookie) // the buffer is used again
+			}
 			i := a.Request - c.first
 			if !c.asked[i] {
 				continue
@@ -162,7 +197,7 @@ func (c *nameClient) receive(ctx context.Context, q questions) error {
 				if err := q.answered(int(i), a); err != nil {
 					return err
 				}
-			case gnrs.Busy, gnrs.TooOften: // the request is sent again
+			case gnrs.Busy, gnrs.TooOften, gnrs.Unproven: // the request is sent again
 			default:
 				return &gnrs.RefusedError{Kind: a.Kind, Code: code}
 			}

@@ -41,7 +41,7 @@ func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Ti
 // pendingWrite is a write whose signature has to be checked.
 type pendingWrite struct {
 	record    *record.Record
-	from      netip.AddrPort
+	from      source
 	to        netip.AddrPort
 	localOnly bool
 	a         *gnrswire.Message
@@ -60,15 +60,20 @@ func (s *Server) prepare(b []byte, from netip.AddrPort, asked []byte, now time.T
 		to = at // the original's hosts may listen at another port than they send from
 	}
 	a := &gnrswire.Message{Version: m.Version, Kind: m.Kind, Answer: true, Request: m.Request, Requester: m.Requester}
+	proven, cookie := s.cookies.check(m, from.Addr(), now)
+	if cookie != nil {
+		a.Options = append(a.Options, CookieOption(cookie))
+	}
+	sender := source{from.Addr(), proven}
 	code, waits := TooOften, false
 	switch {
 	case m.Kind == gnrswire.Lookup:
-		if !s.allow(from.Addr(), useLookup, useDomainLookup, now) {
+		if !s.allow(sender, useLookup, useDomainLookup, now) {
 			return to, nil, nil // a refusal would cost as much as the answer
 		}
 		s.lookups.Add(1)
-		code, waits = s.lookup(m, a, from, to, now)
-	case s.allow(from.Addr(), useWrite, useDomainWrite, now):
+		code, waits = s.lookup(m, a, sender, to, now)
+	case s.allow(sender, useWrite, useDomainWrite, now):
 		s.written.Add(1)
 		r, isAddr, err := record.FromMessage(m, m.GUID)
 		switch {
@@ -77,7 +82,7 @@ func (s *Server) prepare(b []byte, from netip.AddrPort, asked []byte, now time.T
 		case err != nil:
 			code = codeOf(err)
 		default:
-			return to, nil, &pendingWrite{r, from, to, isLocalOnly(m), a}
+			return to, nil, &pendingWrite{r, sender, to, isLocalOnly(m), a}
 		}
 	}
 	if waits {
@@ -104,13 +109,14 @@ func (s *Server) setCode(a *gnrswire.Message, code Code) {
 }
 
 // lookup fills an answer with the addresses of a name, or reports that the answer has to wait. It
-// registers the client for notifications before it reads the store, so that no change is missed.
-func (s *Server) lookup(m, a *gnrswire.Message, from, to netip.AddrPort, now time.Time) (code Code, waits bool) {
+// registers a client that has proven its address for notifications before it reads the store, so
+// that no change is missed.
+func (s *Server) lookup(m, a *gnrswire.Message, from source, to netip.AddrPort, now time.Time) (code Code, waits bool) {
 	hears := s.shared == nil || s.shared.Hears()
-	if hears && hasOption(m, optionWatch, 0) && s.watches.add(m.GUID, to, m.Request, now, maxAnswerLifetime) {
+	if hears && from.proven && hasOption(m, optionWatch, 0) && s.watches.add(m.GUID, to, m.Request, now, maxAnswerLifetime) {
 		a.Options = append(a.Options, gnrswire.Option{Kind: optionWatch})
 	}
-	q := question{name: m.GUID, from: from.Addr(), to: to, proof: hasOption(m, optionProof, proofSize), localOnly: isLocalOnly(m), a: a}
+	q := question{name: m.GUID, from: from, to: to, proof: hasOption(m, optionProof, proofSize), localOnly: isLocalOnly(m), a: a}
 	if s.shared == nil {
 		return s.lookupNow(q, now)
 	}
@@ -202,7 +208,7 @@ func (s *Server) finishWrite(b []byte, w *pendingWrite, problem error, now time.
 	switch {
 	case s.shared == nil:
 		code, waits = s.write(w, now)
-	case s.storeQueue.start(w.from.Addr(), w.to, w.a, func(now time.Time) (Code, bool) { return s.write(w, now) }):
+	case s.storeQueue.start(w.from, w.to, w.a, func(now time.Time) (Code, bool) { return s.write(w, now) }):
 		waits = true
 	}
 	if waits {
@@ -214,12 +220,15 @@ func (s *Server) finishWrite(b []byte, w *pendingWrite, problem error, now time.
 // write starts to write a verified record, or returns the code with which it is refused.
 func (s *Server) write(w *pendingWrite, now time.Time) (code Code, waits bool) {
 	name := w.record.GUID()
-	if !s.isOther(w.from.Addr()) {
+	if !s.isOther(w.from) {
 		_, there, err := s.Store.Get(nil, name)
 		if err != nil {
 			return s.codeOf(name, err), false
 		}
-		if !there && !s.limits.allow(w.from.Addr(), useNewName, now) {
+		if !there && !w.from.proven {
+			return Unproven, false // the answer contains a cookie, if the client knows cookies
+		}
+		if !there && !s.limits.allow(w.from, useNewName, now) {
 			return TooOften, false
 		}
 	}
@@ -236,17 +245,18 @@ func (s *Server) write(w *pendingWrite, now time.Time) (code Code, waits bool) {
 	return s.codeOf(name, err), err == nil
 }
 
-// isOther reports whether an address belongs to another domain.
-func (s *Server) isOther(a netip.Addr) bool { return s.Others != nil && s.Others.IsPeer(a) }
+// isOther reports whether a request comes from another domain.
+func (s *Server) isOther(from source) bool {
+	return from.proven && s.Others != nil && s.Others.IsPeer(from.addr)
+}
 
-// allow reports whether an address may perform one more action of the kind what. For the address of
-// another domain the kind domains counts instead, because a domain sends the lookups and writes of
-// many clients.
-func (s *Server) allow(a netip.Addr, what, domains use, now time.Time) bool {
-	if s.isOther(a) {
+// allow reports whether a source may perform one more action of the kind what. For another domain
+// the kind domains counts instead, because a domain sends the lookups and writes of many clients.
+func (s *Server) allow(from source, what, domains use, now time.Time) bool {
+	if s.isOther(from) {
 		what = domains
 	}
-	return s.limits.allow(a, what, now)
+	return s.limits.allow(from, what, now)
 }
 
 // codeOf returns the code for the result of a write, and logs a failure of the store.

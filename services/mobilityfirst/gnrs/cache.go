@@ -1,6 +1,7 @@
 package gnrs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -146,19 +147,44 @@ func (c *Cache) evict() {
 	}
 }
 
-// ask looks a name up.
+// ask looks a name up, and passes the answer to the waiting callers.
 func (c *Cache) ask(ctx context.Context, name frame.GUID, x *entry) {
-	r, last, err := c.client.lookup(ctx, name, gnrswire.Option{Kind: optionWatch})
-	if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Code == NotFound {
-		last = negativeLifetime
-	}
+	cookie := c.client.currentCookie()
+	r, last, err := c.lookup(ctx, name)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	x.record, x.err, x.until = r, err, time.Now().Add(last)
-	if x.changed || last == 0 { // only the waiting callers get the answer
+	kept := !x.changed && last > 0
+	if !kept { // only the waiting callers get the answer
 		delete(c.names, name)
 	}
 	close(x.ready)
+	c.mu.Unlock()
+	if kept && !bytes.Equal(c.client.currentCookie(), cookie) {
+		c.watch(ctx, name, x)
+	}
+}
+
+// lookup asks the server, and returns how long the answer may be cached.
+func (c *Cache) lookup(ctx context.Context, name frame.GUID) (r *record.Record, last time.Duration, err error) {
+	r, last, err = c.client.lookup(ctx, name, gnrswire.Option{Kind: optionWatch})
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Code == NotFound {
+		last = negativeLifetime
+	}
+	return r, last, err
+}
+
+// watch looks a name up again and replaces its answer. The server promised no notifications with
+// the answer, because it did not have the client's cookie yet. Nobody waits for this lookup.
+func (c *Cache) watch(ctx context.Context, name frame.GUID, before *entry) {
+	r, last, err := c.lookup(ctx, name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last == 0 || c.names[name] != before { // there is no answer, or the name has changed since
+		return
+	}
+	x := &entry{ready: make(chan struct{}), record: r, err: err, until: time.Now().Add(last)}
+	close(x.ready)
+	c.names[name] = x
 }
 
 // change handles the server's notification that a name has changed.

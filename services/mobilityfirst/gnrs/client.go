@@ -1,6 +1,7 @@
 package gnrs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +55,7 @@ type Client struct {
 	pending  map[uint32]chan *gnrswire.Message
 	closed   bool
 	distance distance
+	cookie   []byte // the last cookie of the server; nil if there is none
 }
 
 // distance describes how fast a server answers.
@@ -161,12 +164,37 @@ func (c *Client) Write(ctx context.Context, r *record.Record) error {
 	return nil
 }
 
-// ask sends a message until it is answered.
-func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Message, error) {
+// ask sends a message until it is answered. A message that needs a cookie is sent again when the
+// server has sent one.
+func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (a *gnrswire.Message, err error) {
 	m.Requester = c.self
 	if c.localOnly {
 		m.Options = append(m.Options, gnrswire.Option{Kind: gnrswire.Recursive, Value: []byte(optionNo)})
 	}
+	if m.Kind == gnrswire.Lookup && !hasOption(m, optionWatch, 0) {
+		return c.exchange(ctx, m)
+	}
+	options := slices.Clip(m.Options)
+	for range 2 {
+		cookie := c.currentCookie()
+		m.Options = append(options, CookieOption(cookie))
+		a, err = c.exchange(ctx, m)
+		if refused := (*RefusedError)(nil); !errors.As(err, &refused) || refused.Code != Unproven || bytes.Equal(c.currentCookie(), cookie) {
+			break
+		}
+	}
+	return a, err
+}
+
+// currentCookie returns the last cookie of the server, or nil if there is none.
+func (c *Client) currentCookie() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cookie
+}
+
+// exchange sends a message until it is answered.
+func (c *Client) exchange(ctx context.Context, m *gnrswire.Message) (*gnrswire.Message, error) {
 	answer := make(chan *gnrswire.Message, 1)
 	if err := c.register(m, answer); err != nil {
 		return nil, err
@@ -297,6 +325,9 @@ func (c *Client) read() {
 		}
 		c.mu.Lock()
 		answer := c.pending[m.Request]
+		if cookie := CookieOf(m); answer != nil && cookie != nil {
+			c.cookie = cookie
+		}
 		c.mu.Unlock()
 		if answer == nil {
 			continue

@@ -27,13 +27,16 @@ const (
 	Failed    Code = 24 // the store has failed
 	// Unreachable means that other domains keep the name, and none of them answers.
 	Unreachable Code = 25
+	// Unproven means that the write of a new name has no valid cookie. The client has to send it
+	// again with the cookie in this answer.
+	Unproven Code = 26
 )
 
 var codeTexts = map[Code]string{
 	OK: "done", NotFound: "nobody has said where it is", Unsigned: "it is not signed", Forged: "it is not signed by the owner of the name",
 	Over: "it does not hold now, or for longer than a day", Old: "there is a newer one", Malformed: "it cannot be read, or says too much",
 	TooOften: "too often from this address", Busy: "too much waits: try again", Full: "there is no room for it", Failed: "the server's store of names has failed",
-	Unreachable: "none of the domains that keep it answers",
+	Unreachable: "none of the domains that keep it answers", Unproven: "a new name needs the server's cookie",
 }
 
 // String returns the meaning of the code.

@@ -36,7 +36,8 @@ type Others interface {
 
 const (
 	// These constants limit the forwarded lookups at one time: the names, the lookups of one name,
-	// and the lookups from one source.
+	// and the lookups from one source. Sources that have not proven their address leave half of the
+	// first two to others.
 	maxForwardedNames, maxQuestionsPerName, maxQuestionsPerSource = 4096, 256, 1024
 	// forwardTimeout is how long other domains may take. It is shorter than the time after which
 	// the client gives up.
@@ -66,7 +67,7 @@ type forwardedName struct {
 // question is a lookup by a client.
 type question struct {
 	name      frame.GUID
-	from      netip.Addr
+	from      source
 	to        netip.AddrPort
 	proof     bool
 	localOnly bool // other domains must not be asked
@@ -92,11 +93,11 @@ func isLocalOnly(m *gnrswire.Message) bool {
 
 // add forwards a lookup, and reports whether there was room for it.
 func (q *forwarder) add(x question) bool {
-	x.from = clientaddr.Source(x.from).Addr()
+	x.from.addr = clientaddr.Source(x.from.addr).Addr()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.byName[x.name]
-	if n == nil && len(q.byName) >= maxForwardedNames || n != nil && len(n.questions) >= maxQuestionsPerName || q.perSource[x.from] >= maxQuestionsPerSource {
+	if n == nil && len(q.byName) >= room(maxForwardedNames, x.from) || n != nil && len(n.questions) >= room(maxQuestionsPerName, x.from) || q.perSource[x.from.addr] >= maxQuestionsPerSource {
 		return false
 	}
 	if n == nil {
@@ -107,7 +108,7 @@ func (q *forwarder) add(x question) bool {
 		q.byName[x.name] = n
 	}
 	n.questions = append(n.questions, x)
-	q.perSource[x.from]++
+	q.perSource[x.from.addr]++
 	return true
 }
 
@@ -127,8 +128,8 @@ func (q *forwarder) finish(name frame.GUID) *forwardedName {
 	n := q.byName[name]
 	delete(q.byName, name)
 	for _, x := range n.questions {
-		if q.perSource[x.from]--; q.perSource[x.from] == 0 {
-			delete(q.perSource, x.from)
+		if q.perSource[x.from.addr]--; q.perSource[x.from.addr] == 0 {
+			delete(q.perSource, x.from.addr)
 		}
 	}
 	return n

@@ -56,10 +56,17 @@ func TestManyAskForOthersNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	synctest.Test(t, func(t *testing.T) { manyAsk(t, store) })
+	for _, proven := range []bool{true, false} {
+		t.Run(fmt.Sprint("proven=", proven), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { manyAsk(t, store, proven) })
+		})
+	}
 }
 
-func manyAsk(t *testing.T, store *namestore.Store) {
+// manyAsk asks from many addresses, which the requests prove or not. Addresses that are not proven
+// leave half of the room.
+func manyAsk(t *testing.T, store *namestore.Store, proven bool) {
+	names, perName := room(maxForwardedNames, source{proven: proven}), room(maxQuestionsPerName, source{proven: proven})
 	o := &slow{let: make(chan struct{})}
 	s, err := Listen(Options{Store: store, Listen: netip.MustParseAddrPort("127.0.0.1:0"), Limits: Limits{Lookups: 1e6, Writes: 1000, NewNames: 1000}, Others: o})
 	if err != nil {
@@ -70,6 +77,9 @@ func manyAsk(t *testing.T, store *namestore.Store) {
 	now := time.Now()
 	ask := func(from string, name int, options ...gnrswire.Option) (code Code, waits bool) {
 		t.Helper()
+		if proven {
+			options = append(options, proof(s, from))
+		}
 		b, err := (&gnrswire.Message{Kind: gnrswire.Lookup, GUID: frame.GUID{1, byte(name >> 16), byte(name >> 8), byte(name)}, Options: options}).AppendTo(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -108,11 +118,11 @@ func manyAsk(t *testing.T, store *namestore.Store) {
 		}
 	}
 	s.forwarder.mu.Lock()
-	if n := len(s.forwarder.byName[frame.GUID{1}].questions); n != maxQuestionsPerName {
-		t.Errorf("%d wait for one name, want %d", n, maxQuestionsPerName)
+	if n := len(s.forwarder.byName[frame.GUID{1}].questions); n != perName {
+		t.Errorf("%d wait for one name, want %d", n, perName)
 	}
-	if n := len(s.forwarder.byName); n != maxForwardedNames {
-		t.Errorf("%d names are asked for, want %d", n, maxForwardedNames)
+	if n := len(s.forwarder.byName); n != names {
+		t.Errorf("%d names are asked for, want %d", n, names)
 	}
 	s.forwarder.mu.Unlock()
 	alone := gnrswire.Option{Kind: gnrswire.Recursive, Value: []byte(optionNo)}
@@ -123,7 +133,7 @@ func manyAsk(t *testing.T, store *namestore.Store) {
 	synctest.Wait()
 	s.forwarder.mu.Lock()
 	defer s.forwarder.mu.Unlock()
-	if len(s.forwarder.byName)+len(s.forwarder.perSource) != 0 || o.asked.Load() != maxForwardedNames {
+	if len(s.forwarder.byName)+len(s.forwarder.perSource) != 0 || o.asked.Load() != int64(names) {
 		t.Errorf("at the end %d names and %d addresses are left; others were asked %d times", len(s.forwarder.byName), len(s.forwarder.perSource), o.asked.Load())
 	}
 }
@@ -136,6 +146,7 @@ func TestOthersAreToldOnce(t *testing.T) {
 		t.Helper()
 		m := &gnrswire.Message{Kind: gnrswire.Update}
 		sign(t, who, 1, time.Hour).Into(m)
+		m.Options = append(m.Options, proof(s, from))
 		if alone {
 			m.Options = append(m.Options, gnrswire.Option{Kind: gnrswire.Recursive, Value: []byte(optionNo)})
 		}

@@ -161,7 +161,7 @@ func TestFlood(t *testing.T) {
 	s := serve(t, Limits{Lookups: 100, Writes: 100, NewNames: 100})
 	now := time.Now()
 	r := sign(t, 1, 1, time.Hour)
-	write := &gnrswire.Message{Kind: gnrswire.Update}
+	write := &gnrswire.Message{Kind: gnrswire.Update, Options: []gnrswire.Option{proof(s, "198.51.100.1:9")}}
 	r.Into(write)
 	sent := map[gnrswire.Kind][]byte{}
 	for _, m := range []*gnrswire.Message{write, {Kind: gnrswire.Lookup, GUID: nameOf(1)}} {
@@ -193,14 +193,14 @@ func TestFlood(t *testing.T) {
 		t.Error("another one is not answered")
 	}
 	for i := range 2 * maxSources {
-		s.limits.allow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), useLookup, now)
+		s.limits.allow(source{addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}, useLookup, now)
 	}
-	if n := s.limits.bySource.Len(); n > maxSources {
+	if n := s.limits.unproven.bySource.Len(); n > maxSources {
 		t.Errorf("%d addresses are remembered", n)
 	}
-	s.limits.allow(other.Addr(), useLookup, now.Add(time.Minute))
-	s.limits.allow(netip.MustParseAddr("203.0.113.1"), useLookup, now.Add(time.Minute))
-	if n := s.limits.bySource.Len(); n > 2 {
+	s.limits.allow(source{addr: other.Addr()}, useLookup, now.Add(time.Minute))
+	s.limits.allow(source{addr: netip.MustParseAddr("203.0.113.1")}, useLookup, now.Add(time.Minute))
+	if n := s.limits.unproven.bySource.Len(); n > 2 {
 		t.Errorf("%d addresses are remembered a minute later", n)
 	}
 }
@@ -212,7 +212,7 @@ func TestDomainLimits(t *testing.T) {
 	domain := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, n}) }
 	count := func(from netip.Addr, what use, times int) (n int) {
 		for range times {
-			if s.allow(from, what, now) {
+			if s.allow(source{from, what == useDomainWrite || what == useDomainLookup}, what, now) {
 				n++
 			}
 		}
@@ -239,7 +239,7 @@ func TestDomainLimits(t *testing.T) {
 // Two goroutines that alternate with the times of their batches do not allow more than one would.
 func TestTimeDoesNotGoBack(t *testing.T) {
 	s := newSourceLimits(Limits{Lookups: 100, Writes: 100, NewNames: 100}, 0)
-	one, now := netip.MustParseAddr("198.51.100.1"), time.Now()
+	one, now := source{addr: netip.MustParseAddr("198.51.100.1")}, time.Now()
 	allowed := 0
 	for range 1000 {
 		for _, at := range []time.Time{now.Add(20 * time.Millisecond), now} {

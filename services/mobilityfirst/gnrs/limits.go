@@ -26,9 +26,14 @@ type Limits struct {
 // DefaultLimits returns the default limits.
 func DefaultLimits() Limits { return Limits{Lookups: 20_000, Writes: 1_000, NewNames: 20} }
 
-// writesPerProcessor limits the writes of all addresses per second and processor, so that signature
-// checks leave time for lookups.
-const writesPerProcessor = 15_000
+const (
+	// writesPerProcessor limits the writes of all addresses per second and processor, so that
+	// signature checks leave time for lookups.
+	writesPerProcessor = 15_000
+	// unprovenShare is the divisor for the part of the server's resources that all requests without
+	// a valid cookie, whose source addresses may be forged, may use together.
+	unprovenShare = 4
+)
 
 const (
 	// forwardsPerAddress limits the lookups of one address that are forwarded to other domains, per
@@ -46,17 +51,31 @@ const (
 	domainWritesShared = 2
 )
 
-// sourceLimits limits the requests of each address.
+// source is the sender of a request: its address, and whether the request has proven with a cookie
+// that the sender receives datagrams there. Otherwise the address may be forged.
+type source struct {
+	addr   netip.Addr
+	proven bool
+}
+
+// sourceLimits limits the requests of each address. Requests that have proven their address have
+// limits of their own, so that others with the same address, or with any number of addresses, take
+// nothing from them.
 type sourceLimits struct {
 	Limits
-	domains      int // the number of other domains
-	mu           sync.Mutex
-	bySource     sources.Table[netip.Addr, limiters]
-	overflow     *limiters                      // for addresses beyond maxSources
-	byDomain     map[netip.Addr]*domainLimiters // by the addresses of other domains
-	writes       *rate.Limiter                  // in total, of owners
-	domainWrites *rate.Limiter                  // of any other domain beyond its share
-	latest       time.Time                      // the latest time of any call
+	domains          int // the number of other domains
+	mu               sync.Mutex
+	proven, unproven sourceTable
+	byDomain         map[netip.Addr]*domainLimiters // by the addresses of other domains
+	domainWrites     *rate.Limiter                  // of any other domain beyond its share
+	latest           time.Time                      // the latest time of any call
+}
+
+// sourceTable holds the limiters of addresses.
+type sourceTable struct {
+	bySource sources.Table[netip.Addr, limiters]
+	overflow *limiters     // for addresses beyond maxSources
+	writes   *rate.Limiter // of all addresses
 }
 
 type limiters struct{ lookups, writes, newNames, forwards *rate.Limiter }
@@ -67,9 +86,14 @@ type domainLimiters struct{ lookups, writes *rate.Limiter }
 // newSourceLimits returns the limits of a server with a number of other domains.
 func newSourceLimits(l Limits, domains int) *sourceLimits {
 	writes := writesPerProcessor * float64(runtime.GOMAXPROCS(0))
-	s := &sourceLimits{Limits: l, domains: domains, byDomain: map[netip.Addr]*domainLimiters{}, writes: limiter(writes), domainWrites: limiter(writes / 2 / domainWritesShared)}
-	s.bySource = sources.Table[netip.Addr, limiters]{New: s.newLimiters, Most: maxSources, ForgetAfter: forgetSource}
-	s.overflow = s.newLimiters()
+	s := &sourceLimits{Limits: l, domains: domains, byDomain: map[netip.Addr]*domainLimiters{}, domainWrites: limiter(writes / 2 / domainWritesShared)}
+	table := func(writes float64) sourceTable {
+		return sourceTable{
+			bySource: sources.Table[netip.Addr, limiters]{New: s.newLimiters, Most: maxSources, ForgetAfter: forgetSource},
+			overflow: s.newLimiters(), writes: limiter(writes),
+		}
+	}
+	s.proven, s.unproven = table(writes), table(writes/unprovenShare)
 	return s
 }
 
@@ -102,14 +126,14 @@ type use int
 const (
 	useLookup       use = iota
 	useWrite            // before the signature check
-	useNewName          // in addition to useWrite
+	useNewName          // in addition to useWrite, for a proven source
 	useForward          // in addition to useLookup, for a forwarded lookup
 	useDomainLookup     // a lookup by another domain, whose address this is
 	useDomainWrite      // a write by another domain, whose address this is
 )
 
-// allow reports whether an address may perform one more action.
-func (s *sourceLimits) allow(a netip.Addr, what use, now time.Time) bool {
+// allow reports whether a source may perform one more action.
+func (s *sourceLimits) allow(from source, what use, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.After(s.latest) {
@@ -118,14 +142,18 @@ func (s *sourceLimits) allow(a netip.Addr, what use, now time.Time) bool {
 	now = s.latest // with an earlier time the limiters would add the tokens of the time between again
 	switch what {
 	case useDomainLookup:
-		return s.domain(a.Unmap()).lookups.AllowN(now, 1)
+		return s.domain(from.addr.Unmap()).lookups.AllowN(now, 1)
 	case useDomainWrite:
-		return s.domain(a.Unmap()).writes.AllowN(now, 1) || s.domainWrites.AllowN(now, 1)
+		return s.domain(from.addr.Unmap()).writes.AllowN(now, 1) || s.domainWrites.AllowN(now, 1)
 	}
-	x := cmp.Or(s.bySource.Find(clientaddr.Source(a).Addr(), now), s.overflow)
+	table := &s.unproven
+	if from.proven {
+		table = &s.proven
+	}
+	x := cmp.Or(table.bySource.Find(clientaddr.Source(from.addr).Addr(), now), table.overflow)
 	switch what {
 	case useWrite:
-		return x.writes.AllowN(now, 1) && s.writes.AllowN(now, 1)
+		return x.writes.AllowN(now, 1) && table.writes.AllowN(now, 1)
 	case useForward:
 		return x.forwards.AllowN(now, 1)
 	case useNewName:
@@ -133,4 +161,13 @@ func (s *sourceLimits) allow(a netip.Addr, what use, now time.Time) bool {
 	default:
 		return x.lookups.AllowN(now, 1)
 	}
+}
+
+// room returns how many requests may wait when one of a source comes: half of the maximum if the
+// source has not proven its address.
+func room(most int, from source) int {
+	if from.proven {
+		return most
+	}
+	return most / 2
 }

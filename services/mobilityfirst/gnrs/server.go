@@ -63,6 +63,7 @@ type Server struct {
 	Options
 	conn       *net.UDPConn
 	limits     *sourceLimits
+	cookies    *cookies
 	watches    *watches
 	forwarder  *forwarder    // lookups that other domains answer
 	shared     Shared        // Store if it is Shared, otherwise nil
@@ -72,7 +73,7 @@ type Server struct {
 	warnLimit  lograte.Limit
 
 	lookups, written, malformed, dropped atomic.Uint64
-	answers                              [Unreachable + 1]atomic.Uint64
+	answers                              [Unproven + 1]atomic.Uint64
 }
 
 // outgoing is a datagram to send.
@@ -101,9 +102,9 @@ func Listen(o Options) (*Server, error) {
 	if o.Others != nil {
 		domains = o.Others.Count()
 	}
-	s := &Server{Options: o, conn: conn, limits: newSourceLimits(o.Limits, domains), delayed: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
+	s := &Server{Options: o, conn: conn, limits: newSourceLimits(o.Limits, domains), cookies: newCookies(), delayed: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
 	s.watches = newWatches(func(to netip.AddrPort, m *gnrswire.Message) {
-		if s.limits.allow(to.Addr(), useLookup, time.Now()) { // notifications count as lookups of the address
+		if s.limits.allow(source{to.Addr(), true}, useLookup, time.Now()) { // notifications count as lookups of the address
 			s.sendLater(s.notices, to, m)
 		}
 	})

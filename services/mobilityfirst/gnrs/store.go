@@ -40,6 +40,7 @@ type Shared interface {
 
 const (
 	// These constants limit the requests that wait for a shared store, in total and per source.
+	// Sources that have not proven their address leave half of the total to others.
 	maxWaiting, maxWaitingPerSource = 8192, 1024
 )
 
@@ -60,31 +61,32 @@ func newStoreQueue(s *Server) *storeQueue {
 
 // start runs f for a request in another goroutine, and sends the answer unless f reports that it
 // still has to wait. start reports whether there was room for the request.
-func (s *storeQueue) start(from netip.Addr, to netip.AddrPort, a *gnrswire.Message, f func(now time.Time) (code Code, waits bool)) bool {
-	source := clientaddr.Source(from).Addr()
-	if !s.acquire(source) {
+func (s *storeQueue) start(from source, to netip.AddrPort, a *gnrswire.Message, f func(now time.Time) (code Code, waits bool)) bool {
+	at := clientaddr.Source(from.addr).Addr()
+	if !s.acquire(at, room(maxWaiting, from)) {
 		return false
 	}
 	cloneRequester(a)
 	started := s.tasks.Start(func(context.Context) { // the store limits its duration
 		code, waits := f(time.Now())
-		s.release(source)
+		s.release(at)
 		if !waits {
 			s.setCode(a, code)
 			s.sendLater(s.delayed, to, a)
 		}
 	})
 	if !started {
-		s.release(source)
+		s.release(at)
 	}
 	return started
 }
 
-// acquire takes room for one request of a source, and reports whether there was any.
-func (s *storeQueue) acquire(source netip.Addr) bool {
+// acquire takes room for one request of a source unless most requests wait already, and reports
+// whether there was any.
+func (s *storeQueue) acquire(source netip.Addr, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.total >= maxWaiting || s.perSource[source] >= maxWaitingPerSource {
+	if s.total >= most || s.perSource[source] >= maxWaitingPerSource {
 		return false
 	}
 	s.total++

@@ -3,6 +3,7 @@ package gnrs
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,8 +52,22 @@ func listenOn(t *testing.T, d *distant) *Server {
 	return s
 }
 
-// asking sends a request to a server, and returns its immediate answer, or nil.
+// proof returns the option with which a request proves its source address.
+func proof(s *Server, from string) gnrswire.Option {
+	return CookieOption(s.cookies.cookie(netip.MustParseAddrPort(from).Addr(), time.Now()))
+}
+
+// asking sends a request to a server that proves its address, and returns its immediate answer, or
+// nil.
 func asking(t *testing.T, s *Server, from string, m *gnrswire.Message) *gnrswire.Message {
+	t.Helper()
+	proven := *m
+	proven.Options = append(slices.Clip(m.Options), proof(s, from))
+	return claiming(t, s, from, &proven)
+}
+
+// claiming sends a request to a server as it is, and returns its immediate answer, or nil.
+func claiming(t *testing.T, s *Server, from string, m *gnrswire.Message) *gnrswire.Message {
 	t.Helper()
 	b, err := m.AppendTo(nil)
 	if err != nil {

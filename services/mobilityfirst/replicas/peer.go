@@ -247,7 +247,7 @@ func (p *peer) write(ctx context.Context, r *record.Record) error {
 		return nil
 	case errors.Is(err, gnrs.ErrNoAnswer) || !errors.As(err, &refused):
 		return err
-	case refused.Code == gnrs.TooOften, refused.Code == gnrs.Busy:
+	case refused.Code == gnrs.TooOften, refused.Code == gnrs.Busy, refused.Code == gnrs.Unproven:
 		return err
 	case refused.Code == gnrs.Old: // the domain has a newer record
 		return nil
