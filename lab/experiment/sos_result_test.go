@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 // TestAgentsResultShowsCPU checks that the CPU of table 3.4.1 stands beside ours.
@@ -136,5 +137,41 @@ func TestPeersClaims(t *testing.T) {
 	}
 	if got := met(direct); got != nil {
 		t.Errorf("without SOS: %v", got)
+	}
+}
+
+// TestNeighboursClaims checks that only the polite share is held to leaving a direct connection
+// what it is due, and that the medians of the runs count for sessions that share the link.
+func TestNeighboursClaims(t *testing.T) {
+	p := neighbourPlan{
+		megabytes: []int{5}, congestion: []string{"cubic"}, beside: []string{waySOS, wayProxy},
+		shares: []agentapi.Share{agentapi.SharePolite, agentapi.ShareAll}, when: []string{whenBefore, whenAfter},
+	}
+	took := map[neighbourCell][]float64{}
+	for _, c := range p.cells() {
+		took[c] = []float64{4}
+	}
+	alone := neighbourCell{congestion: "cubic", megabytes: 5}.alone()
+	if took[alone] == nil || len(took) != 1+3*2 {
+		t.Fatalf("cells: %v", took)
+	}
+	took[alone] = []float64{2}
+	payload := startLine.payload()
+	good := sharedLink{
+		together: []float64{0.1 * payload, 0.94 * payload, 0.95 * payload}, jain: []float64{0.5, 0.96, 0.97},
+		late: []float64{0, 0.09 * payload, 0.1 * payload}, light: 1, heavy: heavyWeight,
+	}
+	r := neighboursResult(p, startLine, took, good)
+	var missed []string
+	for _, c := range r.Claims {
+		if !c.Met {
+			missed = append(missed, c.Text)
+		}
+	}
+	if len(r.Claims) != 2+4 || len(missed) != 2 || !strings.Contains(missed[0], "begun before SOS (polite)") || !strings.Contains(missed[1], "begun after SOS (polite)") {
+		t.Errorf("%d claims, missed: %q", len(r.Claims), missed)
+	}
+	if got, want := r.Tables[0].Rows[1], []string{"cubic", "5", "2.00", "SOS (all)", "4.00 (50 %)", "4.00 (50 %)"}; !slices.Equal(got, want) {
+		t.Errorf("beside SOS that does not yield: %q, want %q", got, want)
 	}
 }
