@@ -57,6 +57,10 @@ const (
 	// In a queue caused by others, the pace decreases by paceDecay per round trip, and recovers by
 	// paceRecovery.
 	paceDecay, paceRecovery = 0.9, 1.05
+	// If the round trip has stayed long, the path may have become longer, or a competitor may keep the
+	// queue full. The pace then recovers no faster than in round trips of this length: a competitor
+	// that takes seconds to fill the queue again would otherwise always find it full.
+	minRecoveryTrip = 100 * time.Millisecond
 	// In such a queue, the rate decays by this factor per round trip, down to the delivered rate,
 	// because it may have been overestimated, but by no more than 1 - fallenShare.
 	rateDecay = 0.99
@@ -403,6 +407,9 @@ func (c *Control) hold(s Sample) {
 	trips := c.rttsPassed(s)
 	if c.queueSince == 0 {
 		c.slowSince = 0
+		if c.base > s.MinRTT {
+			trips *= min(c.baseRTT().Seconds()/minRecoveryTrip.Seconds(), 1)
+		}
 		c.pace = min(c.pace*math.Pow(paceRecovery, trips), holdShare*c.rate)
 		if s.At-c.phaseStart > max(c.wait, 2*c.span()) && c.pace >= holdShare*c.rate {
 			c.enter(PhaseGrow, s)

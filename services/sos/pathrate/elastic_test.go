@@ -115,6 +115,39 @@ func TestElasticOthers(t *testing.T) {
 	}
 }
 
+// TestPoliteOnShortPaths checks that a competitor has at least 80 % of its half beside a pace that
+// gives way, also on short paths, where a full queue soon looks like a longer path, and that the pace
+// is kept to its share of the rate.
+func TestPoliteOnShortPaths(t *testing.T) {
+	for _, x := range []struct {
+		mbit float64
+		rtt  time.Duration
+	}{
+		{50, 10 * time.Millisecond},
+		{100, 5 * time.Millisecond},
+		{100, 10 * time.Millisecond},
+		{100, 20 * time.Millisecond},
+		{200, 10 * time.Millisecond},
+		{1000, 10 * time.Millisecond},
+		{1000, 20 * time.Millisecond},
+	} {
+		for _, least := range []float64{0.25, 0.5} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(l.rate, 0, false)
+			c.SetMinShare(least)
+			l.run(c, 5*time.Second, 0)
+			other := newCubic(l)
+			l.beside(c, other, 20*time.Second)
+			before, at := l.delivered, l.now
+			l.beside(c, other, 100*time.Second)
+			ours := (l.delivered - before) / (l.now - at).Seconds() / l.rate
+			if theirs := 1 - ours; theirs < 0.8/2 || ours < 0.7*least {
+				t.Errorf("%v Mbit/s, %v, down to %v: %.0f %% are left to the competitor", x.mbit, x.rtt, least, 100*theirs)
+			}
+		}
+	}
+}
+
 // TestCompetitionIsNotRemembered checks that what a path carries beside a competitor is not remembered
 // for what it carries, whether the competitor comes later or is there first: unless that is found
 // again, the earlier rate is kept as a doubtful one.
