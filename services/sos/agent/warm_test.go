@@ -226,10 +226,10 @@ func TestIdleAcceptedAreBounded(t *testing.T) {
 	}
 	x := newAcceptor(&Agent{cfg: Config{WarmPerPeer: 2, WarmTotal: 3}})
 	first, second := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	if !x.startIdle(first) || !x.startIdle(first) || x.startIdle(first) {
+	if one, two, three := x.startIdle(first), x.startIdle(first), x.startIdle(first); !one || !two || three {
 		t.Error("the first peer may not have two, or may have three")
 	}
-	if !x.startIdle(second) || x.startIdle(second) {
+	if one, two := x.startIdle(second), x.startIdle(second); !one || two {
 		t.Error("all peers may not have three, or may have four")
 	}
 	for _, peer := range []netip.Addr{first, first, second} {
