@@ -110,6 +110,7 @@ type Control struct {
 	contested  float64       // the rate before it was lowered although others, or caution, may be the cause; 0 if it was not
 	settle     bool          // whether contested is given up once a queue drains: that queue was this sender's own
 	doubtful   bool          // whether the rate was doubtful at New
+	limited    bool          // whether the path has shown since New that it carries no more
 	slowSince  time.Duration // time since which less has been delivered than sent, in PhaseHold; 0 if that is not so
 	pace       float64       // bytes a second; 0: not limited
 	sure       bool          // whether the path has shown its rate since New
@@ -170,9 +171,13 @@ func (c *Control) Rate() float64 { return c.rate }
 
 // Known returns the rate to be remembered for the next New, and reports whether it is doubtful. A
 // rate from before others took a large part of the path is remembered as a doubtful one, because the
-// path itself may have become slower.
+// path itself may have become slower. If that rate was doubtful before and the path has shown a lower
+// one again, the lower one is remembered.
 func (c *Control) Known() (rate float64, doubtful bool) {
-	return max(c.rate, c.contested), c.contested > 0 || !c.sure && c.doubtful
+	if c.contested > 0 && !(c.doubtful && c.limited) {
+		return max(c.rate, c.contested), true
+	}
+	return c.rate, !c.sure && c.doubtful
 }
 
 // Shown returns the highest rate that the path has carried, in bytes a second, whether or
@@ -190,7 +195,10 @@ func (c *Control) PathLengthened() bool {
 
 // Sure reports whether the path has shown its rate since New, and other traffic has not lowered it
 // since then.
-func (c *Control) Sure() bool { return c.sure && c.contested == 0 }
+func (c *Control) Sure() bool {
+	_, doubtful := c.Known()
+	return c.sure && !doubtful
+}
 
 // Update takes a sample and adapts the pace. Samples must be in the order of At, several in
 // each round trip.
@@ -251,7 +259,7 @@ func (c *Control) enter(p Phase, s Sample) {
 	case PhaseHold:
 		c.pace = holdShare * c.rate
 	case PhaseDrain:
-		c.pace = drainShare * c.rate
+		c.pace, c.limited = drainShare*c.rate, true
 	}
 }
 

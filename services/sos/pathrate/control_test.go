@@ -146,6 +146,20 @@ func TestOverestimated(t *testing.T) {
 	}
 }
 
+// TestSlowerTwice checks that a rate that was doubtful already is given up when the path shows a
+// lower one again, although others send as well.
+func TestSlowerTwice(t *testing.T) {
+	for _, x := range links {
+		l := newLink(x.mbit, x.rtt)
+		c := New(2*l.rate, 0, true)
+		l.run(c, 5*time.Second+10*x.rtt, 0.2*l.rate)
+		rate, doubtful := c.Known()
+		if rate > 1.05*l.rate || doubtful {
+			t.Errorf("%.0f Mbit/s, %v: %.0f Mbit/s is remembered, doubtful: %v", x.mbit, x.rtt, rate*8/1e6, doubtful)
+		}
+	}
+}
+
 // TestAfterRest checks that a rate is judged by what is delivered of the bytes sent since the last
 // rest.
 func TestAfterRest(t *testing.T) {
