@@ -261,9 +261,7 @@ func TestRestlessPath(t *testing.T) {
 		within(t, "what is sent on a longer way", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.1)
 
 		c, before, at = c.Again(false), l.sent, l.now
-		if l.run(c, time.Second+10*x.rtt, 0); c.baseRTT() < x.rtt+l.detour {
-			t.Errorf("%v Mbit/s, %v: after a rest the longer way's round trip is taken for %v", x.mbit, x.rtt, c.baseRTT())
-		}
+		l.run(c, time.Second+10*x.rtt, 0)
 		within(t, "what is sent on a longer way after a rest", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.1)
 
 		l = newLink(x.mbit, x.rtt)
