@@ -29,6 +29,7 @@ func mfStorageCommand(app *commands.App) *cobra.Command {
 	var a attachment
 	var metrics commands.MetricsServer
 	var ctl controlServer
+	var known []string
 	o := storage.Options{Dir: defaultCustody, Keep: storage.DefaultKeep}
 	size := config.Size(storage.DefaultSize)
 	cmd := &cobra.Command{
@@ -53,6 +54,13 @@ it can read them.`,
 			case o.Keep < time.Minute || o.Keep > custody.MaxKept:
 				return &command.UsageError{Err: fmt.Errorf("--keep %v: want 1m to %v", o.Keep, custody.MaxKept)}
 			}
+			for _, text := range known {
+				name, err := parseName(text)
+				if err != nil {
+					return err
+				}
+				o.Known = append(o.Known, name)
+			}
 			o.Size, o.Log = int64(size), log
 			return runStorage(cmd.Context(), &a, o, &metrics, &ctl)
 		}),
@@ -64,6 +72,7 @@ it can read them.`,
 	ctl.flags(flags)
 	flags.StringVar(&o.Dir, "dir", o.Dir, "folder of the chunks, which only this process may use")
 	flags.TextVar(&size, "size", size, "maximum size on disk; one sender may use an eighth of what others leave")
+	flags.StringSliceVar(&known, "known", nil, "names of senders for which half of the size is kept free from all others")
 	flags.DurationVar(&o.Keep, "keep", o.Keep, "maximum time for which it keeps a chunk")
 	return cmd
 }

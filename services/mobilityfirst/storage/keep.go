@@ -164,8 +164,7 @@ func (n *Node) check(a *arrival, now time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.storing[c.ID] = struct{}{}
-	n.perSender[c.Source] += charge(size)
-	n.used += charge(size)
+	n.use(c.Source, charge(size))
 	a.piece = Pending{c.ID, a.chunk.Payload, c.Until}
 	return nil
 }
@@ -180,6 +179,9 @@ func (n *Node) checkRoom(id custody.ID, size int64) error {
 	if _, ok := n.storing[id]; ok { // it is not known yet whether it will be stored
 		return errOrder
 	}
+	if most := n.Size / othersShare; len(n.Known) > 0 && !n.isKnown(id.Source) && charge(size)+n.usedByOthers > most {
+		return fmt.Errorf("%d bytes are kept of senders that the operator has not named, at most %d: %w", n.usedByOthers, most, errNoRoom)
+	}
 	others := n.used - n.perSender[id.Source]
 	if charge(size)+n.perSender[id.Source] > (n.Size-others)/senderShare {
 		return fmt.Errorf("%d bytes of its sender's are kept, %d of others', %d in all: %w", n.perSender[id.Source], others, n.Size, errNoRoom)
@@ -192,11 +194,22 @@ func charge(size int64) int64 { return max(size, minCharge) }
 
 // uncharge frees the bytes of Options.Size that a chunk has used. n.mu is held.
 func (n *Node) uncharge(k Kept) {
-	n.used -= charge(k.Size)
-	if n.perSender[k.Source] -= charge(k.Size); n.perSender[k.Source] == 0 {
-		delete(n.perSender, k.Source)
+	n.use(k.Source, -charge(k.Size))
+}
+
+// use adds bytes, which may be negative, to the part of Options.Size that a sender uses. n.mu is held.
+func (n *Node) use(sender frame.GUID, bytes int64) {
+	n.used += bytes
+	if n.perSender[sender] += bytes; n.perSender[sender] == 0 {
+		delete(n.perSender, sender)
+	}
+	if !n.isKnown(sender) {
+		n.usedByOthers += bytes
 	}
 }
+
+// isKnown reports whether the operator has named a sender.
+func (n *Node) isKnown(sender frame.GUID) bool { return slices.Contains(n.Known, sender) }
 
 // add adds a chunk to its destination. n.mu is held.
 func (n *Node) add(k Kept) *destination {

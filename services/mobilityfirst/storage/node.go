@@ -31,6 +31,10 @@ const (
 	minCharge = 32 << 10
 	// senderShare is the divisor that limits one sender: it may use an eighth of what others leave.
 	senderShare = 8
+	// othersShare is the divisor that limits all senders that are not known together, if the
+	// operator has named known ones. Creating names costs nothing, so a limit for each name leaves
+	// no room for others.
+	othersShare = 2
 	// refusalLifetime is how long chunks of a sender are refused after one of them was refused,
 	// unless the refused chunk comes again. Until the host learns of the first refusal, it delivers
 	// chunks that it has already read, which takes at most this long. maxRefused limits the senders
@@ -49,6 +53,9 @@ type Options struct {
 	// Size limits the bytes of stored chunks; one sender may use an eighth of what others leave. A
 	// small chunk counts as 32 KiB. Zero selects DefaultSize.
 	Size int64
+	// Known lists senders for which half of Size is kept free: all other senders together may use
+	// the other half. If it is empty, all senders are alike.
+	Known []frame.GUID
 	// Keep is how long the node keeps a chunk at most, whatever its sender asks for. Zero selects
 	// DefaultKeep.
 	Keep time.Duration
@@ -73,6 +80,8 @@ type Node struct {
 	perSender map[frame.GUID]int64    // the part of Size that each sender uses
 	used      int64                   // the part of Size in use
 	counters  Counters
+	// usedByOthers is the part of Size that senders use which are not in Known.
+	usedByOthers int64
 }
 
 // Counters counts what a node has done since its start, and describes what it holds.
@@ -110,8 +119,7 @@ func New(o Options) (*Node, error) {
 	n := &Node{Options: o, store: store, byName: map[frame.GUID]*destination{}, kept: map[custody.ID]struct{}{}, storing: map[custody.ID]struct{}{}, refused: map[frame.GUID]refusal{}, perSender: map[frame.GUID]int64{}}
 	n.couriers.init()
 	for _, k := range sortKept(all) {
-		n.perSender[k.Source] += charge(k.Size)
-		n.used += charge(k.Size)
+		n.use(k.Source, charge(k.Size))
 		n.add(k)
 	}
 	if room := n.Report().Storage.Size; room < n.Size {
