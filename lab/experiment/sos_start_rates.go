@@ -129,7 +129,8 @@ func (rig *startRig) setRate(ctx context.Context, c startCell, rate float64) err
 	return rig.lab.SetLinkParams(ctx, "wan", l.params())
 }
 
-// learn makes agents carry transfers until they know the link at a rate.
+// learn makes agents carry transfers until they know the link at a rate. Agents that know another
+// rate forget it first: a higher one would stay, as a doubtful one, and transfers begin at half of it.
 func (rig *startRig) learn(ctx context.Context, c startCell, rate float64) error {
 	if err := rig.setRate(ctx, c, rate); err != nil {
 		return err
@@ -148,6 +149,11 @@ func (rig *startRig) learn(ctx context.Context, c startCell, rate float64) error
 		}
 		if 0.85*l.payload() < known && known < 1.1*l.payload() {
 			return nil
+		}
+		if try == 0 && known > 0 {
+			if err := rig.restartAgents(ctx); err != nil {
+				return err
+			}
 		}
 		if try == learnTries {
 			return fmt.Errorf("agent %s knows %.0f Mbit/s after %d transfers over a link of %.0f", sender, known/1e6, try, rate/1e6)
