@@ -1,11 +1,14 @@
 package gnrs
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
@@ -23,7 +26,7 @@ import (
 const optionCookie gnrswire.OptionKind = 23
 
 const (
-	cookieSize = 16
+	cookieSize = aes.BlockSize
 	// cookieLifetime is the minimum validity of a cookie; it is valid for up to twice as long. Hosts
 	// publish their names every five minutes, so they always have a valid one.
 	cookieLifetime = 10 * time.Minute
@@ -49,8 +52,19 @@ func CookieOf(m *gnrswire.Message) []byte {
 }
 
 // cookies computes the cookies of a server. It stores none: it computes a cookie again to check the
-// one that is returned.
-type cookies struct{ secret [32]byte }
+// one that is returned. Its methods may be called concurrently.
+type cookies struct {
+	secret [32]byte
+
+	mu   sync.Mutex
+	keys [2]slotKey // of the current and the previous slot, by the slot's lowest bit
+}
+
+// slotKey is the key of a slot, which is a period of cookieLifetime.
+type slotKey struct {
+	slot  int64
+	block cipher.Block
+}
 
 func newCookies() *cookies {
 	c := &cookies{}
@@ -58,13 +72,30 @@ func newCookies() *cookies {
 	return c
 }
 
-// cookie returns the cookie of an address at a time.
+// cookie returns the cookie of an address at a time: the address, which is one block, encrypted by
+// AES with the key of the slot. That takes much less time than a lookup, which an HMAC does not.
 func (c *cookies) cookie(a netip.Addr, now time.Time) []byte {
-	mac := hmac.New(sha256.New, c.secret[:])
 	at := a.As16() // IPv4 addresses are the same in both forms
-	mac.Write(at[:])
-	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(now.UnixNano()/int64(cookieLifetime))))
-	return mac.Sum(nil)[:cookieSize]
+	out := make([]byte, cookieSize)
+	c.block(now.UnixNano()/int64(cookieLifetime)).Encrypt(out, at[:])
+	return out
+}
+
+// block returns the cipher with the key of a slot.
+func (c *cookies) block(slot int64) cipher.Block {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.keys[slot&1]
+	if k.block == nil || k.slot != slot {
+		mac := hmac.New(sha256.New, c.secret[:])
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(slot)))
+		block, err := aes.NewCipher(mac.Sum(nil))
+		if err != nil {
+			panic(err) // the key has a length that AES accepts
+		}
+		*k = slotKey{slot, block}
+	}
+	return k.block
 }
 
 // check reports whether a request contains a valid cookie of its source address, and returns the
