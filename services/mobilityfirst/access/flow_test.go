@@ -9,7 +9,7 @@ import (
 )
 
 // alone returns a router that does not run, and its only host.
-func alone(t *testing.T) (*Router, *guest) {
+func alone(t testing.TB) (*Router, *guest) {
 	t.Helper()
 	r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}, Memory: MinMemory})
 	if err != nil {

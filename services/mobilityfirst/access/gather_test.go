@@ -11,6 +11,20 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
+// charged adds up the memory of a host's chunks, and counts the complete ones.
+func (g *guest) charged() (charge, kept int) {
+	for _, f := range g.flows {
+		for _, k := range f.queue {
+			charge += k.charge()
+			kept++
+		}
+	}
+	for _, x := range g.reassemblies {
+		charge += x.charge
+	}
+	return charge, kept
+}
+
 // Whatever happens to a host's frames, each of its chunks is stored once and unchanged exactly when
 // all bits of a CACK are set, and the memory that is counted for it is correct.
 func TestCustody(t *testing.T) {
@@ -40,17 +54,8 @@ func TestCustody(t *testing.T) {
 			all[i].parts = slices.Collect(slices.Chunk(b, size))
 			all[i].csyn = frame.CSYN{Hop: uint32(i), Packets: uint32(len(all[i].parts))}
 		}
-		kept := func() (n int) {
-			charge := 0
-			for _, f := range g.flows {
-				for _, k := range f.queue {
-					charge += k.charge()
-					n++
-				}
-			}
-			for _, x := range g.reassemblies {
-				charge += x.charge
-			}
+		kept := func() int {
+			charge, n := g.charged()
 			if g.heldBytes != charge || g.keptChunks != n || g.heldBytes > r.Memory {
 				t.Fatalf("%d bytes of %d chunks are counted, there are %d of %d", g.heldBytes, g.keptChunks, charge, n)
 			}

@@ -368,3 +368,22 @@ func FuzzRouting(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTransport checks that a transport header that can be parsed is encoded as it was received, and
+// that the rest of the bytes is returned.
+func FuzzTransport(f *testing.F) {
+	f.Add((&TransportHeader{Sequence: 1, Kind: 2, Flags: 3, Reliability: ReliabilityACK, Window: 4}).AppendTo(nil))
+	f.Add(make([]byte, transportSize-1))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, payload, err := ParseTransport(b)
+		if (err == nil) != (len(b) >= transportSize) {
+			t.Fatalf("%d bytes: %v", len(b), err)
+		}
+		if err != nil {
+			return
+		}
+		if again := append(h.AppendTo(nil), payload...); !bytes.Equal(again, b) {
+			t.Fatalf("%x is read as %+v, and written as %x", b, h, again)
+		}
+	})
+}

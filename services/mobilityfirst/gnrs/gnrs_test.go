@@ -330,7 +330,10 @@ func TestNoAnswer(t *testing.T) {
 
 // No input makes the server do more than answer.
 func FuzzAnswer(f *testing.F) {
-	s := serve(f, Limits{Lookups: 1e9, Writes: 1e9, NewNames: 1e9})
+	limits := Limits{Lookups: 1e9, Writes: 1e9, NewNames: 1e9}
+	others := &slow{let: make(chan struct{})}
+	close(others.let)
+	servers := []*Server{serve(f, limits), serveWith(f, "127.0.0.1:0", limits, others)}
 	write := &gnrswire.Message{Kind: gnrswire.Update, Requester: places[0]}
 	sign(f, 1, 1, time.Hour).Into(write)
 	for _, m := range []*gnrswire.Message{write, {Kind: gnrswire.Lookup, GUID: nameOf(1), Options: []gnrswire.Option{{Kind: optionProof, Value: make([]byte, proofSize)}}}} {
@@ -340,11 +343,15 @@ func FuzzAnswer(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	from := netip.MustParseAddrPort("198.51.100.1:9")
+	clients := []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:9"), netip.MustParseAddrPort("192.0.2.99:9")} // the second one is a peer of others
 	f.Fuzz(func(t *testing.T, asked []byte) {
-		to, b := s.answer(nil, from, asked, time.Now())
-		if to.Addr() != from.Addr() || len(b) > 1024 {
-			t.Errorf("%d bytes to %v", len(b), to)
+		for _, s := range servers {
+			for _, from := range clients {
+				to, b := s.answer(nil, from, asked, time.Now())
+				if to.Addr() != from.Addr() || len(b) > 1024 {
+					t.Errorf("%d bytes to %v for %v", len(b), to, from)
+				}
+			}
 		}
 	})
 }
