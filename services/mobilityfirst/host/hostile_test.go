@@ -152,7 +152,11 @@ func TestSomebodyElseSends(t *testing.T) {
 	})
 }
 
-// Whatever an attacker sends a million times, the host limits its cost, and serves others
+// floodFrames is the number of frames in a flood. Each of them is for something new, and there are
+// more of them than a host remembers of anything.
+const floodFrames = maxNeighbours + maxIncoming
+
+// TestFlood checks that a host limits the cost of a flood of any kind of frames, and serves others
 // meanwhile.
 func TestFlood(t *testing.T) {
 	for name, flood := range map[string]func(x *attacker, i int, mac openflow.MAC, to frame.GUID) frame.Frame{
@@ -194,7 +198,7 @@ func TestFlood(t *testing.T) {
 				stop := x.answer(t, func(openflow.MAC, frame.Frame) {})
 				mac := b.links[1].MAC
 				x.say(mac, &frame.PathRequest{ID: 1, Destination: to.Name, Hello: record.SignHello(numbered(0), 1, x.MAC, 0)})
-				for i := range 5000 {
+				for i := range floodFrames {
 					x.say(mac, flood(x, i+1, mac, to.Name))
 					if i%50 == 0 {
 						pause.For(time.Millisecond, "the flood has a rate")
