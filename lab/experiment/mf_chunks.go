@@ -24,6 +24,9 @@ const (
 	// From chunks of chunksCompared bytes on, the rate by GNRS must be at least chunksKept times the
 	// rate by GUID. chunksLargest is the size of the largest chunks.
 	chunksCompared, chunksLargest, chunksKept = 1_000_000, 12_000_000, 0.95
+	// chunksAsked bounds the frames that reach the controller while chunks of one size go by GUID:
+	// hellos of the hosts, and requests for the path to a new sender.
+	chunksAsked = 64
 )
 
 // chunksWay is a way in which hosts send chunks to a name.
@@ -118,7 +121,7 @@ func (g *chunksRig) compare(ctx context.Context, services string, sizes []int, r
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Close()) }()
-		g.lab = l
+		g.lab, g.controller = l, d
 		defer g.stop()
 		var carriers []*chunksCarrier
 		for _, way := range ways {
@@ -183,6 +186,10 @@ func (g *chunksRig) perf(ctx context.Context, run int, c *chunksCarrier, size in
 	if err != nil {
 		return err
 	}
+	counted, err := g.labelCounts(ctx)
+	if err != nil {
+		return err
+	}
 	got, err := g.mfPerf(ctx, c, c.name, size, "--time", during.String())
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -191,6 +198,11 @@ func (g *chunksRig) perf(ctx context.Context, run int, c *chunksCarrier, size in
 	if err != nil {
 		return err
 	}
+	if c.way.name == byGUID.name {
+		if err := g.checkLabels(ctx, what, got.Chunks*int64(size), counted); err != nil {
+			return err
+		}
+	}
 	cost := (after - before).Seconds() / (float64(got.Chunks) * float64(size) / 1e9)
 	g.rates[what], g.cost[what] = append(g.rates[what], got.BitsPerSecond), append(g.cost[what], cost)
 	return g.raw.Row(g.mtu, c.way.name, size, run, got.BitsPerSecond, cost)
@@ -198,6 +210,7 @@ func (g *chunksRig) perf(ctx context.Context, run int, c *chunksCarrier, size in
 
 // report adds the table and the claims.
 func (g *chunksRig) report(sizes []int, r *Result, t *Table) {
+	r.Claim(g.asked <= chunksAsked && len(g.unlabelled) == 0, fmt.Sprintf("MTU %d: chunks by GUID go by labels, and at most %d frames reach the controller meanwhile, however many chunks go", g.mtu, chunksAsked), "%.0f frames; without labels: %q", g.asked, g.unlabelled)
 	plain := 0.0
 	for _, what := range []string{"TCP", "UDP"} {
 		plain = max(plain, mean(g.rates[what]))

@@ -23,6 +23,11 @@ type chunksRig struct {
 	daemons     []*testbed.Daemon
 	raw         *CSV
 	rates, cost map[string][]float64
+	controller  *testbed.Deployment
+	// asked is the largest number of frames that have reached the controller in one measurement by
+	// GUID, and unlabelled lists the measurements by GUID in which frames had no label.
+	asked      float64
+	unlabelled []string
 }
 
 // chunksCarrier carries chunks in one way: a program at each end, and a receiver at the second.
@@ -132,6 +137,57 @@ func (g *chunksRig) mfPerf(ctx context.Context, c *chunksCarrier, to string, siz
 		return got, fmt.Errorf("sluice mf perf to %s: %q: %w", to, out, err)
 	}
 	return got, nil
+}
+
+// labelCounts is what the controller and the first switch have counted at one time.
+type labelCounts struct {
+	packetIns float64                   // frames of hosts of names that have reached the controller
+	rules     map[labelledFrames]uint64 // packets of the paths' rules
+}
+
+func (g *chunksRig) labelCounts(ctx context.Context) (c labelCounts, err error) {
+	m, err := g.controller.Metrics(ctx)
+	if err != nil {
+		return c, err
+	}
+	c.packetIns = m.SumOf("sluice_network_packet_ins_total", "kind", "other")
+	c.rules, err = pathRules(ctx, g.lab.Switch("s1"))
+	return c, err
+}
+
+// checkLabels records how many frames have reached the controller since before, and whether chunks of
+// this many bytes went by labels. It waits, because switches report their counters with a delay.
+func (g *chunksRig) checkLabels(ctx context.Context, what string, bytes int64, before labelCounts) error {
+	now, err := g.labelCounts(ctx)
+	if err != nil {
+		return err
+	}
+	g.asked = max(g.asked, now.packetIns-before.packetIns)
+	want := uint64(bytes / int64(g.mtu))
+	err = testbed.Poll(ctx, "packets with labels", func() error {
+		rules, err := pathRules(ctx, g.lab.Switch("s1"))
+		if err != nil {
+			return err
+		}
+		sum := uint64(0)
+		for x, packets := range rules {
+			if earlier := before.rules[x]; packets > earlier {
+				sum += packets - earlier
+			}
+		}
+		if sum < want {
+			return fmt.Errorf("%d packets have had labels, want %d", sum, want)
+		}
+		return nil
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		g.env.Logf("%s: %v", what, err)
+		g.unlabelled = append(g.unlabelled, what)
+	}
+	return nil
 }
 
 // spent returns the CPU time of both hosts.

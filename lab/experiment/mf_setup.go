@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -300,7 +299,7 @@ func (g *setupRig) burst(ctx context.Context, burst, hosts int, of func(i int) (
 // leave waits until the leases of all paths have expired, after which none of their rules may be
 // left.
 func (g *setupRig) leave(ctx context.Context, r *Result) error {
-	most, err := pathRules(ctx, g.lab)
+	most, err := countPathRules(ctx, g.lab)
 	if err != nil {
 		return err
 	}
@@ -310,26 +309,10 @@ func (g *setupRig) leave(ctx context.Context, r *Result) error {
 		if err := tasks.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
-		if left, err = pathRules(ctx, g.lab); err != nil {
+		if left, err = countPathRules(ctx, g.lab); err != nil {
 			return err
 		}
 	}
 	r.Claim(most > 0 && left == 0, fmt.Sprintf("no rule of a path is left %v after it was asked for last", setupLeft), "%d of %d, after %v", left, most, time.Since(began).Round(time.Second))
 	return nil
-}
-
-// pathRules returns the number of rules of paths that the switches report.
-func pathRules(ctx context.Context, l *lab.Lab) (n int, err error) {
-	for _, s := range l.Topology().Switches {
-		flows, err := l.Switch(s.Name).Ofctl(ctx, "dump-flows")
-		if err != nil {
-			return 0, fmt.Errorf("the rules of %s: %w", s.Name, err)
-		}
-		for flow := range strings.Lines(flows) {
-			if strings.Contains(flow, "dl_type=0x27c0") && strings.Contains(flow, "dl_vlan=") {
-				n++
-			}
-		}
-	}
-	return n, nil
 }
