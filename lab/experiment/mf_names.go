@@ -77,7 +77,7 @@ func runMFNames(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	defer raw.Close()
-	env.Steps(10)
+	env.Steps(11)
 	rig := newNamesRig(env, namesPort, s.names)
 	if err := rig.start(ctx); err != nil {
 		return nil, err
@@ -85,6 +85,9 @@ func runMFNames(ctx context.Context, env *Env) (*Result, error) {
 	defer rig.stop()
 	r := &Result{Network: fmt.Sprintf("one machine with %d processors: the name service with its default settings but for new names, of which an address may make %d a second, and %d addresses that ask it over the loopback interface, %d questions at once each", runtime.NumCPU(), namesNew, nameClients, nameWindow)}
 	if err := rig.measure(ctx, s, raw, r); err != nil {
+		return nil, err
+	}
+	if err := rig.stale(ctx, pick(env.Scale, 200, 1000, 10_000), r); err != nil {
 		return nil, err
 	}
 	env.namesModel(r)
