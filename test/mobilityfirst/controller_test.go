@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +40,13 @@ func control(t *testing.T, l *lab.Lab) *controller {
 // controlWith runs a controller with the given settings of the network for a lab.
 func controlWith(t *testing.T, l *lab.Lab, cfg network.Config) *controller {
 	t.Helper()
-	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
+	return controlAt(t, l, l.ControllerAddr(), cfg)
+}
+
+// controlAt runs a controller for the switches of a lab that connect to an address.
+func controlAt(t *testing.T, l *lab.Lab, at netip.AddrPort, cfg network.Config) *controller {
+	t.Helper()
+	ln, err := l.Control().Listen("tcp", at.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +138,15 @@ func (c *controller) paths(t *testing.T) (names []string) {
 func (c *controller) packetIns(*testing.T) (n uint64) {
 	for _, s := range c.net.Switches() {
 		n += s.Stats().PacketIns
+	}
+	return n
+}
+
+// namePacketIns returns the frames that have reached the controller and are neither IP nor of its own
+// protocols: hosts of names send no others in a lab.
+func (c *controller) namePacketIns() (n uint64) {
+	for _, s := range c.net.Switches() {
+		n += s.Stats().PacketInsOf[network.KindOther]
 	}
 	return n
 }
