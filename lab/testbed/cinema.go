@@ -43,18 +43,18 @@ const cinemaPath = "/api/v1/cinema"
 // namespace, or, if there are gateways, at the controller's address.
 func (d *Deployment) apiURL() string {
 	if len(d.gateways) > 0 {
-		return fmt.Sprintf("https://%v", netip.AddrPortFrom(d.lab.ControllerAddr().Addr(), apiPort))
+		return fmt.Sprintf("https://%v", netip.AddrPortFrom(d.openflow.Addr(), apiPort))
 	}
-	return "http://" + apiAddress
+	return "http://" + d.api.String()
 }
 
 // apiConfig returns the section "api" of the controller's configuration.
 func (d *Deployment) apiConfig() string {
 	if len(d.gateways) > 0 {
 		return fmt.Sprintf("{listen: %[2]v:%[3]d, tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}",
-			d.dir, d.lab.ControllerAddr().Addr(), apiPort)
+			d.dir, d.openflow.Addr(), apiPort)
 	}
-	return fmt.Sprintf("{listen: %s}", apiAddress)
+	return fmt.Sprintf("{listen: %v}", d.api)
 }
 
 // startGateways starts all gateways, and returns when the controller can use them.

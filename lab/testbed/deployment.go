@@ -1,12 +1,14 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,9 @@ type Options struct {
 	Lab    *lab.Lab
 	Binary string // path of sluice
 	LogDir string // folder for the programs' output; must exist
+	// Controller names the controller of the lab that is started, and whose switches Deploy waits
+	// for. Empty means the first one.
+	Controller string
 	// Network and Services are added to the controller's configuration: lines of its section
 	// "network", indented by two, and further sections.
 	Network, Services string
@@ -38,6 +43,9 @@ type Deployment struct {
 	*client.Client
 
 	lab               *lab.Lab
+	controllerName    string
+	openflow          netip.AddrPort // the controller's
+	api               netip.AddrPort // the controller's, if there are no gateways
 	binary            string
 	dir, logs         string
 	network, services string
@@ -50,7 +58,7 @@ type Deployment struct {
 }
 
 const (
-	apiAddress  = "127.0.0.1:8080"
+	apiAddress  = "127.0.0.1:8080" // of the first controller; others have the next ports
 	agentPort   = 8440
 	readyWithin = 30 * time.Second
 )
@@ -78,7 +86,10 @@ func DeployAgents(ctx context.Context, o Options) (*Deployment, error) {
 		lab: o.Lab, binary: o.Binary, dir: dir, logs: o.LogDir, network: o.Network, services: o.Services,
 		gateways: o.Gateways, ingressConfig: o.IngressConfig, egressConfig: o.EgressConfig, egressBuckets: o.EgressBuckets, agents: map[string]*Daemon{},
 	}
-	err = d.issueCertificates()
+	err = d.chooseController(o.Controller)
+	if err == nil {
+		err = d.issueCertificates()
+	}
 	for _, host := range d.agentHosts() {
 		if err == nil {
 			err = d.StartAgent(ctx, host)
@@ -88,6 +99,18 @@ func DeployAgents(ctx context.Context, o Options) (*Deployment, error) {
 		return nil, errors.Join(fmt.Errorf("deploy: %w", err), d.Close())
 	}
 	return d, nil
+}
+
+// chooseController sets the addresses of the controller with a name; empty means the first one.
+func (d *Deployment) chooseController(name string) error {
+	all := d.lab.Topology().Controllers
+	n := max(slices.IndexFunc(all, func(c lab.Controller) bool { return c.Name == name }), 0)
+	d.controllerName = cmp.Or(name, all[n].Name)
+	first := netip.MustParseAddrPort(apiAddress)
+	d.api = netip.AddrPortFrom(first.Addr(), first.Port()+uint16(n))
+	var err error
+	d.openflow, err = d.lab.ControllerAddrOf(d.controllerName)
+	return err
 }
 
 func (d *Deployment) begin(ctx context.Context) error {
@@ -124,16 +147,25 @@ network:
   discovery: {interval: 1s, timeout: 4s}
 %[4]sagents:
   tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}
-%[5]s`, d.dir, d.apiConfig(), d.lab.ControllerAddr(), d.network, d.services)
+%[5]s`, d.dir, d.apiConfig(), d.openflow, d.network, d.services)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("configure the controller: %w", err)
 	}
-	p, err := StartDaemon(ctx, d.lab.Control(), filepath.Join(d.logs, "controller.log"), d.binary, "controller", "--config", file)
+	p, err := StartDaemon(ctx, d.lab.Control(), d.controllerLog(), d.binary, "controller", "--config", file)
 	if err != nil {
 		return err
 	}
 	d.controller = p
 	return nil
+}
+
+// controllerLog returns the path of the controller's log, which is controller.log for the first.
+func (d *Deployment) controllerLog() string {
+	name := "controller"
+	if d.controllerName != d.lab.Topology().Controllers[0].Name {
+		name += "-" + d.controllerName
+	}
+	return filepath.Join(d.logs, name+".log")
 }
 
 // StartAgent starts the agent of a host.

@@ -33,7 +33,7 @@ func (d *Deployment) issueCertificates() error {
 	if err != nil {
 		return err
 	}
-	requests := []pki.Request{{Role: pki.RoleController, Name: "controller", Hosts: []string{d.lab.ControllerAddr().Addr().String()}}}
+	requests := []pki.Request{{Role: pki.RoleController, Name: "controller", Hosts: []string{d.openflow.Addr().String()}}}
 	for _, host := range slices.Concat(d.agentHosts(), slices.Sorted(maps.Keys(d.gateways))) {
 		requests = append(requests, pki.Request{Role: pki.RoleAgent, Name: host, Hosts: []string{d.lab.Host(host).ControlAddr().String()}})
 	}
@@ -81,6 +81,9 @@ func (d *Deployment) TokenFile() string { return filepath.Join(d.dir, "controlle
 // LastWords returns the last lines of the log of the controller or of an agent, by its host's name,
 // for an error message.
 func (d *Deployment) LastWords(program string) string {
+	if program == "controller" {
+		return Tail(d.controllerLog(), lastWords)
+	}
 	return Tail(filepath.Join(d.logs, program+".log"), lastWords)
 }
 
@@ -112,7 +115,12 @@ func (d *Deployment) Ready(ctx context.Context) error {
 }
 
 func (d *Deployment) waitSwitches(ctx context.Context) error {
-	want := len(d.lab.Topology().Switches)
+	want := 0
+	for _, s := range d.lab.Topology().Switches {
+		if len(s.Controllers) == 0 || slices.Contains(s.Controllers, d.controllerName) {
+			want++
+		}
+	}
 	return Poll(ctx, "the switches", func() error {
 		var all []struct{}
 		if err := d.Get(ctx, "/api/v1/network/switches", &all); err != nil {
