@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,8 +48,9 @@ type namesDemo struct {
 	NamesOptions
 	dir      string
 	lab      *lab.Lab
-	parts    *testbed.Deployment
+	parts    []*testbed.Deployment // a controller in each domain
 	programs []*testbed.Daemon
+	phone    *testbed.Daemon   // the phone's host
 	names    map[string]string // names by the programs that have them
 }
 
@@ -89,15 +91,46 @@ What to try next:
 	return nil
 }
 
-// namesNetwork returns a network of three switches, with a desk at the first, a depot at the second
-// and a phone at the third. A fourth switch is another operator's; the phone can be there, too.
+// These are the addresses of namesNetwork, in the subnets of its two domains.
+const (
+	namesHomeNet, namesOtherNet       = "10.1.0.0/16", "10.2.0.0/16"
+	namesHomeRouter, namesOtherRouter = "10.1.0.254", "10.2.0.254"
+	namesDesk, namesDepot, namesKiosk = "10.1.0.1", "10.1.0.2", "10.2.0.1"
+	namesPhone, namesPhoneElsewhere   = "10.1.0.3", "10.2.0.3"
+	namesHome, namesOther             = "home", "other"
+)
+
+// namesNetwork returns two domains, each with a controller and a subnet of its own, between which a
+// router forwards IP packets. At home are three switches in a row, with a desk at the first, a depot
+// at the second and a phone at the third. The other domain has a switch with a kiosk; the phone can be
+// there, too.
 func namesNetwork() lab.Topology {
-	t := lab.Topology{Name: namesLab, Hosts: []lab.Host{{Name: "desk"}, {Name: "depot"}, {Name: "phone"}}}
-	for _, s := range []string{"s1", "s2", "s3", "other"} {
-		t.Switches = append(t.Switches, lab.Switch{Name: s})
+	host := func(name, address, router, rest string) lab.Host {
+		return lab.Host{
+			Name: name, Addresses: []netip.Prefix{netip.MustParsePrefix(address + "/16")},
+			Routes: []lab.Route{{To: netip.MustParsePrefix(rest), Via: netip.MustParseAddr(router)}},
+		}
 	}
-	for _, l := range [][2]string{{"desk", "s1"}, {"depot", "s2"}, {"phone", "s3"}, {"phone", "other"}, {"s1", "s2"}, {"s2", "s3"}, {"s1", "other"}} {
-		t.Links = append(t.Links, lab.Both(l[0], l[1], delayline.Params{Rate: 100e6, Delay: time.Millisecond}))
+	t := lab.Topology{
+		Name: namesLab, Controllers: []lab.Controller{{Name: namesHome}, {Name: namesOther}},
+		Hosts: []lab.Host{
+			host("desk", namesDesk, namesHomeRouter, namesOtherNet), host("depot", namesDepot, namesHomeRouter, namesOtherNet),
+			host("phone", namesPhone, namesHomeRouter, namesOtherNet), host("kiosk", namesKiosk, namesOtherRouter, namesHomeNet),
+			{Name: "router", Router: true},
+		},
+	}
+	for _, s := range []string{"s1", "s2", "s3"} {
+		t.Switches = append(t.Switches, lab.Switch{Name: s, Controllers: []string{namesHome}})
+	}
+	t.Switches = append(t.Switches, lab.Switch{Name: "s4", Controllers: []string{namesOther}})
+	params := delayline.Params{Rate: 100e6, Delay: time.Millisecond}
+	for _, l := range [][2]string{{"desk", "s1"}, {"depot", "s2"}, {"phone", "s3"}, {"phone", "s4"}, {"s1", "s2"}, {"s2", "s3"}, {"kiosk", "s4"}} {
+		t.Links = append(t.Links, lab.Both(l[0], l[1], params))
+	}
+	for _, l := range [][2]string{{namesHomeRouter, "s1"}, {namesOtherRouter, "s4"}} {
+		link := lab.Both("router", l[1], params)
+		link.A.Addresses = []netip.Prefix{netip.MustParsePrefix(l[0] + "/16")}
+		t.Links = append(t.Links, link)
 	}
 	return t
 }
@@ -107,15 +140,19 @@ func (d *namesDemo) up(ctx context.Context) (err error) {
 	if err := lab.Sweep(ctx, lab.Options{}); err != nil {
 		d.say("Left over from an earlier run: %v", err)
 	}
-	d.say("Building a network: three switches in a row, with a desk, a depot and a phone; and a fourth, in a")
-	d.say("network where nobody knows of names, and which only IP joins to the first.")
+	d.say("Building two domains, each with a controller, a name service and addresses of its own. At home are three")
+	d.say("switches in a row, with a desk, a depot and a phone. A router joins them to the other domain.")
 	if d.lab, err = lab.Up(ctx, namesNetwork(), lab.Options{Ephemeral: true}); err != nil {
 		return fmt.Errorf("build the network: %w", err)
 	}
-	if d.parts, err = testbed.Deploy(ctx, testbed.Options{Lab: d.lab, Binary: d.Binary, LogDir: d.dir}); err != nil {
-		return err
+	for _, domain := range []string{namesHome, namesOther} {
+		parts, err := testbed.Deploy(ctx, testbed.Options{Lab: d.lab, Binary: d.Binary, LogDir: d.dir, Controller: domain})
+		if err != nil {
+			return err
+		}
+		d.parts = append(d.parts, parts)
 	}
-	d.say("Making names, and starting at the depot a name service, a storage node and a function.")
+	d.say("Making names, and starting the name services, and at the depot a storage node and a function.")
 	for _, whose := range []string{"phone", "storage", "function"} {
 		out, err := exec.CommandContext(ctx, d.Binary, "mf", "name", "new", d.file(whose+".key")).Output()
 		if err != nil {
@@ -123,40 +160,55 @@ func (d *namesDemo) up(ctx context.Context) (err error) {
 		}
 		d.names[whose] = strings.TrimSpace(string(out))
 	}
-	service := d.lab.Host("depot").Addr().String() + ":5001"
-	if err := d.start(ctx, "depot", "gnrs", "--listen", service, "--dir", d.file("names")); err != nil {
-		return err
-	}
-	for _, host := range []string{"desk", "depot", "phone"} {
-		args := []string{"host", "--interface", "eth0", "--udp", "5028", "--names", service}
-		if host == "desk" {
-			args = append(args, "--storage", d.names["storage"])
-		}
-		if err := d.start(ctx, host, args...); err != nil {
+	for domain, host := range map[string]string{namesHome: "depot", namesOther: "kiosk"} {
+		_, err := d.start(ctx, host, "gnrs", "--dir", d.file("names-"+domain), "--self", domain, "--replicas", "2",
+			"--domain", namesHome+"="+namesDepot+":5001", "--domain", namesOther+"="+namesKiosk+":5001")
+		if err != nil {
 			return err
 		}
 	}
-	for _, host := range []string{"desk", "depot", "phone"} {
-		if err := d.ready(ctx, host); err != nil {
-			return err
-		}
-	}
-	if err := d.start(ctx, "depot", "storage", "--name-key", d.file("storage.key"), "--dir", d.file("custody")); err != nil {
+	if _, err := d.startHost(ctx, "desk", namesDepot, "--storage", d.names["storage"]); err != nil {
 		return err
 	}
-	return d.start(ctx, "depot", "compute", "--name-key", d.file("function.key"), "--builtin", "compress")
+	if _, err := d.startHost(ctx, "depot", namesDepot); err != nil {
+		return err
+	}
+	if err := d.startPhone(ctx); err != nil {
+		return err
+	}
+	if _, err := d.start(ctx, "depot", "storage", "--name-key", d.file("storage.key"), "--dir", d.file("custody")); err != nil {
+		return err
+	}
+	_, err = d.start(ctx, "depot", "compute", "--name-key", d.file("function.key"), "--builtin", "compress")
+	return err
 }
 
 // start runs "sluice mf" at a host until the demo ends.
-func (d *namesDemo) start(ctx context.Context, host string, args ...string) error {
+func (d *namesDemo) start(ctx context.Context, host string, args ...string) (*testbed.Daemon, error) {
 	p, err := testbed.StartDaemon(ctx, d.lab.Host(host), d.file(args[0]+"-"+host+".log"), d.Binary, append([]string{"mf"}, args...)...)
 	if err == nil {
 		d.programs = append(d.programs, p)
 	}
+	return p, err
+}
+
+// startHost runs a host of names that uses the name service at an address, and waits until it accepts
+// applications.
+func (d *namesDemo) startHost(ctx context.Context, host, service string, more ...string) (*testbed.Daemon, error) {
+	p, err := d.start(ctx, host, append([]string{"host", "--interface", "eth0", "--udp", "5028", "--names", service + ":5001"}, more...)...)
+	if err != nil {
+		return nil, err
+	}
+	return p, d.ready(ctx, host)
+}
+
+// startPhone runs the phone's host, which uses the name service of the other domain.
+func (d *namesDemo) startPhone(ctx context.Context) (err error) {
+	d.phone, err = d.startHost(ctx, "phone", namesKiosk)
 	return err
 }
 
-// ready waits until the programs of a host have attached their names.
+// ready waits until a host of names accepts applications.
 func (d *namesDemo) ready(ctx context.Context, host string) error {
 	return testbed.Poll(ctx, "sluice mf host at "+host, func() error {
 		return d.lab.Host(host).Do(func() error { _, err := os.Stat(hostapi.DefaultSocket()); return err })
@@ -169,8 +221,8 @@ func (d *namesDemo) down(ctx context.Context) error {
 	for i := len(d.programs) - 1; i >= 0; i-- {
 		d.programs[i].Stop()
 	}
-	if d.parts != nil {
-		errs = append(errs, d.parts.Close())
+	for _, p := range d.parts {
+		errs = append(errs, p.Close())
 	}
 	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
@@ -191,20 +243,26 @@ func (d *namesDemo) acts() []act {
 		{"is at the third switch", stays, 2 * time.Second},
 		{"moves to the second", moves("s2"), 2 * time.Second},
 		{"moves to the first", moves("s1"), 2 * time.Second},
-		{"changes to the other network, by UDP", func(ctx context.Context) error { return d.change(ctx, "eth0", "eth1", "10.0.0.77/8") }, 4 * time.Second},
-		{"comes back", func(ctx context.Context) error {
-			return d.change(ctx, "eth1", "eth0", d.lab.Host("phone").Addr().String()+"/8")
-		}, 3 * time.Second},
+		{"changes to the other domain, by UDP", func(ctx context.Context) error { return d.change(ctx, false) }, 4 * time.Second},
+		{"comes back", func(ctx context.Context) error { return d.change(ctx, true) }, 3 * time.Second},
 	}
 }
 
-// change moves the phone from one of its networks to the other, where it has another address.
-func (d *namesDemo) change(ctx context.Context, leaves, comes, address string) error {
-	home := comes == "eth0"
+// change moves the phone to the other domain, where it has another address, or back home.
+func (d *namesDemo) change(ctx context.Context, home bool) error {
+	leaves, comes, address, router, rest := "eth0", "eth1", namesPhoneElsewhere, namesOtherRouter, namesHomeNet
+	if home {
+		leaves, comes, address, router, rest = "eth1", "eth0", namesPhone, namesHomeRouter, namesOtherNet
+	}
 	if err := d.lab.SetLink(ctx, "phone-s3", home); err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"-4", "addr", "flush", "dev", leaves}, {"addr", "add", address, "dev", comes}} {
+	for _, args := range [][]string{
+		{"-4", "addr", "flush", "dev", leaves},
+		{"-4", "route", "flush", "dev", leaves},
+		{"addr", "add", address + "/16", "dev", comes},
+		{"route", "replace", rest, "via", router, "dev", comes},
+	} {
 		if out, err := d.lab.Host("phone").Command(ctx, "ip", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %q: %w: %s", args, err, out)
 		}
@@ -266,18 +324,19 @@ func (d *namesDemo) equal(want []byte) error {
 	return nil
 }
 
-// wait sends to the phone while it is out of reach.
+// wait sends to the phone while it is switched off.
 func (d *namesDemo) wait(ctx context.Context) error {
+	d.phone.Stop()
 	if err := d.lab.SetLink(ctx, "phone-s3", false); err != nil {
 		return err
 	}
 	want := make([]byte, namesLater)
 	_, _ = rand.Read(want)
-	recv, send, err := d.transfer(ctx, bytes.NewReader(want), "--delay-tolerant", "--chunk", fmt.Sprint(namesChunk))
+	began := time.Now()
+	send, err := d.send(ctx, bytes.NewReader(want), "--delay-tolerant", "--chunk", fmt.Sprint(namesChunk))
 	if err != nil {
 		return err
 	}
-	began := time.Now()
 	if err := send(); err != nil {
 		return err
 	}
@@ -285,15 +344,22 @@ func (d *namesDemo) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("\nThe phone is out of reach. The desk sends it %d kB that may wait, and is told after %d ms that the depot keeps them: %d chunks.", len(want)/1000, time.Since(began).Milliseconds(), kept)
+	d.say("\nThe phone is switched off. The desk sends it %d kB that may wait, and is told after %d ms that the depot keeps them: %d chunks.", len(want)/1000, time.Since(began).Milliseconds(), kept)
 	began = time.Now()
 	if err := d.lab.SetLink(ctx, "phone-s3", true); err != nil {
+		return err
+	}
+	if err := d.startPhone(ctx); err != nil {
+		return err
+	}
+	recv, err := d.receive(ctx)
+	if err != nil {
 		return err
 	}
 	if err := recv(); err != nil {
 		return err
 	}
-	d.say("%.1f s after the phone is there again it has all of them.", time.Since(began).Seconds())
+	d.say("%.1f s after the phone is switched on again it has all of them.", time.Since(began).Seconds())
 	return d.equal(want)
 }
 

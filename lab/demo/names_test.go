@@ -18,7 +18,7 @@ func TestNames(t *testing.T) {
 	if err := RunNames(t.Context(), NamesOptions{Out: &out, Binary: selfbuild.Binary(t)}); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"moves to the second", "changes to the other network", "are equal", "the depot keeps them", "it has all of them", "the same inside"} {
+	for _, want := range []string{"moves to the second", "changes to the other domain", "are equal", "the depot keeps them", "is switched off", "it has all of them", "the same inside"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the demo does not say %q:\n%s", want, out.String())
 		}

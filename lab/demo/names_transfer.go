@@ -23,20 +23,30 @@ func (d *namesDemo) arrived() int64 {
 // transfer starts receiving at the phone and sending at the desk. The returned functions wait for
 // the end of each.
 func (d *namesDemo) transfer(ctx context.Context, from io.Reader, args ...string) (recv, send func() error, err error) {
+	if recv, err = d.receive(ctx); err != nil {
+		return nil, nil, err
+	}
+	send, err = d.send(ctx, from, args...)
+	return recv, send, err
+}
+
+// receive starts receiving at the phone. The returned function waits for the end.
+func (d *namesDemo) receive(ctx context.Context) (wait func() error, err error) {
 	out, err := os.Create(d.file("received"))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer out.Close()
-	to := d.lab.Host("phone").Command(ctx, d.Binary, "mf", "recv", "--name-key", d.file("phone.key"))
-	to.Stdout = out
-	if recv, err = run(to); err != nil {
-		return nil, nil, err
-	}
-	by := d.lab.Host("desk").Command(ctx, d.Binary, append(append([]string{"mf", "send"}, args...), d.names["phone"])...)
-	by.Stdin = from
-	send, err = run(by)
-	return recv, send, err
+	cmd := d.lab.Host("phone").Command(ctx, d.Binary, "mf", "recv", "--name-key", d.file("phone.key"))
+	cmd.Stdout = out
+	return run(cmd)
+}
+
+// send starts sending to the phone at the desk. The returned function waits for the end.
+func (d *namesDemo) send(ctx context.Context, from io.Reader, args ...string) (wait func() error, err error) {
+	cmd := d.lab.Host("desk").Command(ctx, d.Binary, append(append([]string{"mf", "send"}, args...), d.names["phone"])...)
+	cmd.Stdin = from
+	return run(cmd)
 }
 
 // run starts a program. The returned function waits for its end, in bounded time.
