@@ -114,6 +114,12 @@ test-live: ## ring 2: all live suites, a package at a time, for LIVETIME minutes
 	$(MAKE) --no-print-directory programs dashboard/node_modules/.package-lock.json
 	SLUICE_BIN=$(PROGRAMS) LIVETIME=$(LIVETIME) GOTESTSUM=$(GOTESTSUM) scripts/live.sh
 
+.PHONY: test-custody
+test-custody: ## 10,000 chunks to a host that moves 50 times, is away for 20 s and changes domain twice (root)
+	@scripts/deps.sh root go demo test
+	$(MAKE) --no-print-directory programs
+	SLUICE_BIN=$(PROGRAMS) go test -count=1 -v -timeout 15m -run '^TestCustodyWhileMoving$$' ./test/mobilityfirst -args -whole
+
 .PHONY: test-all
 test-all: ## ring 3: everything, with the race detector, fuzzing, generated requests, soak, bare Debian and quick experiments; hours (root)
 	@scripts/deps.sh root go demo test bare

@@ -7,9 +7,11 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
@@ -81,29 +84,85 @@ func numberOf(b []byte) (int, error) {
 	return int(binary.BigEndian.Uint32(b)), nil
 }
 
-// Chunks to a host that moves between switches time and again, changes to a network that only UDP joins to this one and back,
-// and disappears for a while, arrive once, in order and whole, though the storage node which has them meanwhile is killed in
-// between.
+// These are the addresses of twoDomains.
+const (
+	westA, westB, westC, westRouter = "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.254"
+	eastB, eastD, eastRouter        = "10.2.0.2", "10.2.0.3", "10.2.0.254"
+	westNet, eastNet                = "10.1.0.0/16", "10.2.0.0/16"
+)
+
+// twoDomains is two networks, each with a controller and a subnet of its own, between which a router
+// forwards IP packets only. The west has three switches in a row; the east has one. Host b has a link
+// to each.
+func twoDomains(name string) lab.Topology {
+	host := func(name, address, router, other string) lab.Host {
+		return lab.Host{
+			Name: name, Addresses: []netip.Prefix{netip.MustParsePrefix(address + "/16")},
+			Routes: []lab.Route{{To: netip.MustParsePrefix(other), Via: netip.MustParseAddr(router)}},
+		}
+	}
+	t := lab.Topology{
+		Name:        name,
+		Controllers: []lab.Controller{{Name: "west"}, {Name: "east"}},
+		Hosts: []lab.Host{
+			host("a", westA, westRouter, eastNet), host("b", westB, westRouter, eastNet), host("c", westC, westRouter, eastNet),
+			host("d", eastD, eastRouter, westNet),
+			{Name: "r", Router: true},
+		},
+	}
+	for _, s := range []string{"s1", "s2", "s3", "s4"} {
+		domain := "west"
+		if s == "s4" {
+			domain = "east"
+		}
+		t.Switches = append(t.Switches, lab.Switch{Name: s, Controllers: []string{domain}})
+	}
+	for _, ends := range [][2]string{{"a", "s1"}, {"s1", "s2"}, {"s2", "s3"}, {"b", "s3"}, {"b", "s4"}, {"c", "s2"}, {"d", "s4"}} {
+		t.Links = append(t.Links, lab.Both(ends[0], ends[1], delayline.Params{}))
+	}
+	for _, x := range [][2]string{{westRouter, "s2"}, {eastRouter, "s4"}} {
+		t.Links = append(t.Links, lab.Link{A: lab.End{Node: "r", Addresses: []netip.Prefix{netip.MustParsePrefix(x[0] + "/16")}}, B: lab.End{Node: x[1]}})
+	}
+	return t
+}
+
+// nameServices runs a name service in each of twoDomains, and returns the address of each.
+func nameServices(t *testing.T, l *lab.Lab, dir string) (west, east string) {
+	t.Helper()
+	west, east = westC+":5001", eastD+":5001"
+	for domain, host := range map[string]string{"west": "c", "east": "d"} {
+		daemon(t, l.Host(host), dir, "mf", "gnrs", "--dir", filepath.Join(dir, domain), "--self", domain, "--replicas", "2", "--domain", "west="+west, "--domain", "east="+east)
+	}
+	return west, east
+}
+
+// TestCustodyWhileMoving checks that chunks to a host arrive once, in order and whole, while it moves
+// between switches, changes to another domain and back, and disappears for a while. The other domain
+// has a controller and a name service of its own. The storage node, which has the chunks meanwhile,
+// is killed in between.
 func TestCustodyWhileMoving(t *testing.T) {
 	begin(t)
 	chunks, moves, away := 1500, 8, 3*time.Second
 	if *whole {
 		chunks, moves, away = 10_000, 50, 20*time.Second
 	}
-	top := line("mfcustody")
-	top.Links = append(top.Links, lab.Both("b", "s1", delayline.Params{})) // its way to the other network: no names are on it
-	l := lab.New(t, top)
-	control(t, l)
+	l := lab.New(t, twoDomains("mfcustody"))
+	for _, domain := range []string{"west", "east"} {
+		at, err := l.ControllerAddrOf(domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		controlAt(t, l, at, network.Config{})
+	}
 	dir := t.TempDir()
-	names := l.Host("c").Addr().String() + ":5001"
-	daemon(t, l.Host("c"), dir, "mf", "gnrs", "--listen", names, "--dir", filepath.Join(dir, "names"))
+	west, east := nameServices(t, l, dir)
 	node, nodeName := newStorageNode(t, l.Host("c"))
-	start := func(host string, more ...string) (socket string) {
+	start := func(host, names string, more ...string) (socket string) {
 		socket = filepath.Join(dir, host+".sock")
 		daemon(t, l.Host(host), dir, append([]string{"mf", "host", "--socket", socket, "--interface", "eth0", "--udp", "5028", "--names", names}, more...)...)
 		return socket
 	}
-	at, bt, ct := start("a", "--storage", nodeName.String(), "--keep", "5m"), start("b"), start("c")
+	at, bt, ct := start("a", west, "--storage", nodeName.String(), "--keep", "5m"), start("b", east), start("c", west)
 	from, to := attachAt(t, at), attachAt(t, bt)
 	attachAt(t, ct)
 	node.start(ct)
@@ -126,13 +185,17 @@ func TestCustodyWhileMoving(t *testing.T) {
 		sent <- nil
 	}()
 	received := make(chan error, 1)
-	go func() { received <- receiveNumbered(t.Context(), to, from.Name, chunks) }()
+	var arrived atomic.Int64
+	go func() { received <- receiveNumbered(t.Context(), to, from.Name, chunks, &arrived) }()
 
 	order := []string{"s2", "s1", "s2", "s3"}
 	for i := range moves {
 		pause.For(200*time.Millisecond, "chunks are under way")
 		if i == moves/4 {
 			elsewhere(t, l, true)
+			before := arrived.Load()
+			// The host may have received some chunks before that the application takes only now.
+			eventually(t, "chunks arrive in the other domain", func() bool { return arrived.Load() > before+2*hostapi.MaxAhead })
 			pause.For(away/2, "chunks are under way")
 			elsewhere(t, l, false)
 		}
@@ -172,26 +235,30 @@ func TestCustodyWhileMoving(t *testing.T) {
 	}
 }
 
-// elsewhere has a host be in the other network, with another address, or back.
+// elsewhere moves host b to the other domain, where it has another address, or back.
 func elsewhere(t *testing.T, l *lab.Lab, other bool) {
 	t.Helper()
-	home := l.Host("b").Addr().String() + "/8"
-	leaves, comes, address := "eth0", "eth1", "10.0.0.77/8"
+	leaves, comes, address, router, rest := "eth0", "eth1", eastB, eastRouter, westNet
 	if !other {
-		leaves, comes, address = "eth1", "eth0", home
+		leaves, comes, address, router, rest = "eth1", "eth0", westB, westRouter, eastNet
 	}
 	if err := l.SetLink(t.Context(), "b-s3", !other); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"-4", "addr", "flush", "dev", leaves}, {"addr", "add", address, "dev", comes}} {
+	for _, args := range [][]string{
+		{"-4", "addr", "flush", "dev", leaves},
+		{"-4", "route", "flush", "dev", leaves},
+		{"addr", "add", address + "/16", "dev", comes},
+		{"route", "replace", rest, "via", router, "dev", comes},
+	} {
 		if out, err := l.Host("b").Command(t.Context(), "ip", args...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %q: %v: %s", args, err, out)
 		}
 	}
 }
 
-// receiveNumbered takes chunks from a sender, and says what is wrong with them.
-func receiveNumbered(ctx context.Context, to *hostapi.Client, from frame.GUID, chunks int) error {
+// receiveNumbered takes chunks from a sender and counts them. The error says what is wrong with them.
+func receiveNumbered(ctx context.Context, to *hostapi.Client, from frame.GUID, chunks int, arrived *atomic.Int64) error {
 	for want := range chunks {
 		x, err := to.Receive(ctx)
 		if err != nil {
@@ -204,6 +271,7 @@ func receiveNumbered(ctx context.Context, to *hostapi.Client, from frame.GUID, c
 		if err := to.Take(x); err != nil {
 			return err
 		}
+		arrived.Add(1)
 	}
 	return nil
 }
