@@ -72,6 +72,7 @@ type PathInfo struct {
 	Queue     control.Duration `json:"queue" doc:"How much longer the round trip was at the last update"`
 	Pace      uint64           `json:"pace_bits_per_second" doc:"What all sessions together may send, in bits of payload a second; 0 while none sends"`
 	Delivered uint64           `json:"delivered_bits_per_second" doc:"What is delivered now, in bits of payload a second"`
+	Limit     uint64           `json:"limit_bits_per_second" doc:"What the controller lets the agent send beside other agents on the same links, in bits of payload a second; 0: no limit"`
 	Sessions  int              `json:"sessions" doc:"Sessions that have more to send than they may"`
 	Phase     string           `json:"phase" doc:"What the agent does: find, try, hold, grow or drain"`
 }
@@ -96,7 +97,7 @@ func (s *Service) getPaths(ctx context.Context, in *byName) (*kit.Body[[]PathInf
 	for i, p := range list {
 		out[i] = PathInfo{
 			Peer: p.Peer.String(), Port: p.Port, Rate: p.Rate, Source: string(p.Source), Doubtful: p.Doubtful, Seen: p.Seen,
-			RTT: p.RTT, Loss: p.Loss, Queue: p.Queue, Pace: p.Pace, Delivered: p.Delivered, Sessions: p.Sessions, Phase: p.Phase,
+			RTT: p.RTT, Loss: p.Loss, Queue: p.Queue, Pace: p.Pace, Delivered: p.Delivered, Limit: p.Limit, Sessions: p.Sessions, Phase: p.Phase,
 		}
 	}
 	return &kit.Body[[]PathInfo]{Body: out}, nil

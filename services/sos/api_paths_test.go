@@ -17,14 +17,14 @@ func TestPaths(t *testing.T) {
 	b := newRestBench(t)
 	b.x.paths = []agentapi.PathStatus{{
 		Peer: netip.MustParseAddr("10.0.0.4"), Port: 7001, Rate: 286_000_000, RTT: control.Duration(150 * time.Millisecond),
-		Source: agentapi.SourceDeclared, Loss: 0.001, Pace: 283_000_000, Delivered: 140_000_000, Sessions: 2, Phase: "hold",
+		Source: agentapi.SourceDeclared, Loss: 0.001, Pace: 283_000_000, Delivered: 140_000_000, Limit: 284_000_000, Sessions: 2, Phase: "hold",
 	}}
 	for _, c := range []struct {
 		path   string
 		status int
 		want   []string
 	}{
-		{"agents/x/paths", http.StatusOK, []string{`"peer":"10.0.0.4"`, `"bits_per_second":286000000`, `"rtt":"150ms"`, `"pace_bits_per_second":283000000`, `"phase":"hold"`, `"source":"declared"`, `"loss":0.001`, `"delivered_bits_per_second":140000000`}},
+		{"agents/x/paths", http.StatusOK, []string{`"peer":"10.0.0.4"`, `"bits_per_second":286000000`, `"rtt":"150ms"`, `"pace_bits_per_second":283000000`, `"phase":"hold"`, `"source":"declared"`, `"loss":0.001`, `"delivered_bits_per_second":140000000`, `"limit_bits_per_second":284000000`}},
 		{"agents/y/paths", http.StatusOK, []string{"[]"}},
 		{"agents/nobody/paths", http.StatusNotFound, []string{"nobody"}},
 	} {

@@ -58,6 +58,8 @@ type core struct {
 	ctx   context.Context
 	// resync runs the reconciliation of punt rules and paths.
 	resync kit.Loop
+	// divide runs the division of links among agents.
+	divide kit.Loop
 
 	// mu guards the fields below, and the changing fields of the parts and of their sessions.
 	mu      sync.Mutex

@@ -131,6 +131,8 @@ type fakeAgent struct {
 	phase agentapi.Phase // phase of new sessions
 	peers []control.PeerStatus
 	paths []agentapi.PathStatus // reported before the controller requests them
+	// limits holds the controller's latest limits of the agent's paths.
+	limits []agentapi.Limit
 }
 
 func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
@@ -147,6 +149,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	mux.HandleFunc("PUT /v1/sessions/{id}/marks", a.putMarks)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
 	mux.HandleFunc("GET /v1/paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.paths) })
+	mux.HandleFunc("PUT /v1/paths/limits", a.putLimits)
 	mux.HandleFunc("POST /v1/drain", a.postDrain)
 	mux.HandleFunc("GET /v1/events", a.getEvents)
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,6 +269,26 @@ func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Unlock()
 	reply(w, answer)
+}
+
+func (a *fakeAgent) putLimits(w http.ResponseWriter, r *http.Request) {
+	var in agentapi.Limits
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limits = in.Limits
+	reply(w, a.paths)
+}
+
+// limitOf returns the controller's limit of a path, and reports whether there is one.
+func (a *fakeAgent) limitOf(peer netip.AddrPort) (l agentapi.Limit, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.limits, func(l agentapi.Limit) bool { return l.Peer == peer.Addr() && l.Port == peer.Port() })
+	if i < 0 {
+		return l, false
+	}
+	return a.limits[i], true
 }
 
 func (a *fakeAgent) getSessions(w http.ResponseWriter, _ *http.Request) {

@@ -28,7 +28,7 @@ const loadAge = 10 * time.Second
 
 // pair holds the rules that all sessions between two agents share. users is the number of the
 // sessions, treatments the number of those with each treatment, released the time at which the last
-// session ended, and paths a copy of the steering's paths; the service's lock guards these four. mu
+// session ended, and paths the paths that packets take; the service's lock guards these four. mu
 // guards the other fields.
 type pair struct {
 	key        string
@@ -75,6 +75,7 @@ func (s *pairs) acquire(ctx context.Context, ss *session) error {
 		s.all[key] = p
 	}
 	p.users++
+	first := p.users == 1
 	ss.pair = key
 	s.countTreatments(ss)
 	s.mu.Unlock()
@@ -87,6 +88,9 @@ func (s *pairs) acquire(ctx context.Context, ss *session) error {
 		return fmt.Errorf("%w, between the agents: %w", errRules, err)
 	}
 	s.notePaths(ss, want)
+	if first {
+		s.divide.Wake()
+	}
 	return nil
 }
 
@@ -165,7 +169,9 @@ func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
 		if err == nil {
 			p.steering, p.applied = want, true
 			s.mu.Lock()
-			p.paths = want.Paths
+			if p.paths = want.Paths; !want.taggable(s.net.CanSet) {
+				p.paths = want.Paths[:min(len(want.Paths), 1)]
+			}
 			s.mu.Unlock()
 		}
 		return err
@@ -209,6 +215,7 @@ func (s *pairs) release(ss *session) {
 	ss.pair, ss.treatments = "", nil
 	s.mu.Unlock()
 	if idle {
+		s.divide.Wake()
 		s.start(func(ctx context.Context) {
 			if tasks.Sleep(ctx, 5*s.opts.Linger) == nil {
 				s.remove(ctx, p)

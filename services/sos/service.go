@@ -62,6 +62,7 @@ type Service struct {
 	endings        *endings
 	reconciler     *reconciler
 	setups         *setups
+	sharing        *sharing
 	strayRules     *persistentRules[strayRules]
 	takeoverResult takeover
 	loaded         chan struct{} // closed when the stored state has been read
@@ -79,7 +80,7 @@ func New(o Options) (*Service, error) {
 	o.Linger = cmp.Or(o.Linger, 200*time.Millisecond)
 	c := &core{
 		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o, treatments: o.Treatments,
-		resync: kit.NewLoop(), tasks: tasks.New(), config: DefaultConfig(),
+		resync: kit.NewLoop(), divide: kit.NewLoop(), tasks: tasks.New(), config: DefaultConfig(),
 	}
 	c.ctx = c.tasks.Context()
 	s := &Service{core: c, selection: newSelection(c), sessions: newSessions(c), strayRules: newStrayRules(c), loaded: make(chan struct{})}
@@ -89,6 +90,7 @@ func New(o Options) (*Service, error) {
 	s.endings = &endings{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, resets: s.resets, pendingAborts: map[*agent][]agentapi.SessionID{}}
 	s.reconciler = &reconciler{core: c, sessions: s.sessions, pairs: s.pairs, endings: s.endings}
 	s.setups = &setups{core: c, logLimit: rate.NewLimiter(maxLogged, maxLogged), sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, reconciler: s.reconciler, active: make(chan struct{}, maxActiveSetups)}
+	s.sharing = newSharing(c, s.sessions, s.pairs)
 	c.agents = s.newRegistry()
 	c.metrics = newMetrics(s)
 	c.treatments.Subscribe(Name, c.wake)
@@ -116,6 +118,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.start(s.agents.Run)
 	s.start(s.history.run)
 	s.takeOver(s.ctx)
+	s.start(s.sharing.run)
 	s.mu.Lock()
 	s.running, s.began = true, time.Now()
 	s.mu.Unlock()

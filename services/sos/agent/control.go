@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"maps"
+	"math"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -33,6 +34,12 @@ func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Liv
 	})
 	control.Handle(s, "GET /v1/paths", func(*http.Request, control.Nothing) ([]agentapi.PathStatus, error) {
 		return a.pacers.status(time.Now()), nil
+	})
+	control.Handle(s, "PUT /v1/paths/limits", func(_ *http.Request, in agentapi.Limits) ([]agentapi.PathStatus, error) {
+		if err := checkLimits(in); err != nil {
+			return nil, err
+		}
+		return a.pacers.setLimits(in, time.Now()), nil
 	})
 	control.Handle(s, "GET /v1/sessions/{id}", func(r *http.Request, _ control.Nothing) (out agentapi.Session, err error) {
 		return out, a.withSession(r, func(s *session) error { out = s.describe(); return nil })
@@ -122,6 +129,10 @@ func (p *pacer) status(path netip.AddrPort, now time.Time) (s agentapi.PathStatu
 	if p.running {
 		s.Queue, s.Pace, s.Sessions = agentapi.Duration(p.queue), bits(p.control.Pace()), p.sending
 		s.Delivered = bits(p.carried())
+	}
+	s.Queued = p.queued
+	if now.Before(p.limit.until) && !math.IsInf(p.limit.pace, 1) {
+		s.Limit = bits(p.limit.pace)
 	}
 	return s, true
 }

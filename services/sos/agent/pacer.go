@@ -24,8 +24,9 @@ const (
 	quietAfter = time.Second
 	// After doubtfulAfter without a confirmation, a rate is doubtful.
 	doubtfulAfter = 10 * time.Minute
-	// payloadShare is the share of a link's rate that is payload in segments of the usual size.
-	payloadShare = 0.955
+	// If the controller's limit allows a pace that is higher by this factor, bbr is restarted, because
+	// it would raise its own rate only now and then.
+	fasterPace = 1.2
 	// A session is expected to send on expectedConns connections.
 	expectedConns = 2
 	// The demand of a connection is smoothed. demandShare is the weight of each update.
@@ -49,6 +50,8 @@ type pacer struct {
 	loss         lossShare
 	rtt          time.Duration
 	queue        time.Duration // how much longer the round trip was at the last update
+	queued       bool          // whether the path has had a queue that lasts since setLimit
+	limit        limit
 	segment      int
 	conns        map[*conn]*pacedConn
 	delivered    uint64
@@ -129,8 +132,10 @@ func (p *pacer) retryRate(now time.Time) {
 	switch {
 	case p.control == nil:
 		p.control = pathrate.New(0, 0, false)
+		p.applyLimit(now)
 	case !p.active && now.Sub(p.sent) > quietAfter:
 		p.control = p.control.Again(p.expired(now))
+		p.applyLimit(now)
 	}
 	p.sent = now
 }
@@ -184,6 +189,9 @@ func (p *pacer) describeStart(pace float64, n int) string {
 	if n > 1 {
 		why += fmt.Sprintf(", shared by %d sessions", n)
 	}
+	if p.control.Shared() {
+		why += ", shared with other agents"
+	}
 	return fmt.Sprintf("%.1f Mbit/s: %s", mbit(pace), why)
 }
 
@@ -219,8 +227,9 @@ func (p *pacer) setDeclared(path agentapi.Path) {
 	if p.control != nil {
 		shown = p.control.Shown()
 	}
-	p.control = pathrate.New(float64(path.Rate)/8*payloadShare, shown, false)
+	p.control = pathrate.New(float64(path.Rate)/8*agentapi.PayloadShare, shown, false)
 	p.declared, p.restored, p.sent, p.rtt = now, false, now, time.Duration(path.RTT)
+	p.applyLimit(now)
 	if p.segment == 0 {
 		p.segment = segment
 	}
@@ -310,14 +319,18 @@ func (p *pacer) update() (next time.Duration, more bool) {
 		return idleInterval, true
 	}
 	p.retryRate(now)
+	if !p.limit.until.IsZero() && !now.Before(p.limit.until) { // the controller has ended
+		p.applyLimit(now)
+	}
 	p.active, p.rtt, p.queue = true, s.MinRTT, max(s.RTT-s.MinRTT, 0)
 	p.control.SetMinShare(p.minShare())
 	before := p.control.Phase()
 	p.control.Update(s)
+	p.queued = p.queued || p.control.Queued()
 	if p.control.Phase() == pathrate.PhaseGrow && before != pathrate.PhaseGrow {
 		p.restart()
 	}
-	if p.control.Sure() && !s.Idle {
+	if p.control.Sure() && !s.Idle && !p.control.Shared() {
 		p.shownAt, p.declared, p.restored = now, time.Time{}, false
 	}
 	p.divide(now)

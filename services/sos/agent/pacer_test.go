@@ -72,7 +72,7 @@ func TestTold(t *testing.T) {
 	}{{time.Minute, 0.9}, {2 * doubtfulAfter, 0.45}} {
 		p.sent = now
 		p.retryRate(now.Add(x.after))
-		if pace := p.control.Pace(); pace < x.share*1e9/8*payloadShare || pace > (x.share+0.1)*1e9/8*payloadShare {
+		if pace := p.control.Pace(); pace < x.share*1e9/8*agentapi.PayloadShare || pace > (x.share+0.1)*1e9/8*agentapi.PayloadShare {
 			t.Errorf("%v after it was declared a rate is begun with %.0f bytes a second", x.after, pace)
 		}
 	}

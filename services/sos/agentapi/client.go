@@ -59,6 +59,14 @@ func (c *Client) Paths(ctx context.Context) ([]PathStatus, error) {
 	return list, err
 }
 
+// Limit replaces the limits of the agent's paths. It returns the agent's knowledge about those of
+// the limited paths that have been used, up to the moment before the change.
+func (c *Client) Limit(ctx context.Context, limits Limits) ([]PathStatus, error) {
+	var list []PathStatus
+	err := c.Call(ctx, http.MethodPut, "/v1/paths/limits", limits, &list)
+	return list, err
+}
+
 // Session returns one live session.
 func (c *Client) Session(ctx context.Context, id SessionID) (Session, error) {
 	var s Session

@@ -7,6 +7,8 @@
 //	DELETE /v1/sessions/{id}         abort: RST to the end host, forget
 //	GET    /v1/sessions              []Session
 //	GET    /v1/sessions/{id}         Session
+//	GET    /v1/paths                 []PathStatus
+//	PUT    /v1/paths/limits          Limits -> []PathStatus of the limited paths
 //
 // Setting a session up takes two steps. Prepare may go to both agents at the
 // same time, because an agent's data ports are constant and part of its Status.

@@ -110,6 +110,11 @@ type PathStatus struct {
 	Delivered uint64     `json:"delivered_bits_per_second"` // bits of payload a second that are delivered now
 	Sessions  int        `json:"sessions"`                  // sessions that have more to send than they may
 	Phase     string     `json:"phase"`                     // the activity of the agent: find, try, hold, grow or drain
+	// Limit is the pace, in bits of payload a second, to which the controller limits the path,
+	// because others share its links; zero if it does not.
+	Limit uint64 `json:"limit_bits_per_second"`
+	// Queued reports whether the path has had a queue that lasts since the last Limits.
+	Queued bool `json:"queued"`
 }
 
 // Live is the part of a live session that an Event carries.

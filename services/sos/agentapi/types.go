@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/sluice-net/sluice/kit/control"
 )
@@ -125,6 +126,31 @@ type Path struct {
 	Rate uint64   `json:"rate"` // what the agent may use of its links in bits a second, headers included; zero if not known
 	RTT  Duration `json:"rtt"`  // round trip without queues; zero if not known
 }
+
+// PayloadShare is the share of a link's rate that is payload in segments of the usual size.
+const PayloadShare = 0.955
+
+// Limit is a controller's limit of the rate of one path. Other senders that the controller knows
+// share links of the path.
+type Limit struct {
+	Peer netip.Addr `json:"peer"`
+	Port uint16     `json:"port"` // the data port of the side that accepts connections
+	Pace uint64     `json:"pace"` // bits of payload a second that all sessions together may send; zero while the links' capacity is not known
+	Rate uint64     `json:"rate"` // bits of payload a second that the path's links carry; zero if not known
+}
+
+// Limits bounds the rates of an agent's paths. It replaces all earlier limits, and expires after
+// Lifetime, so that an agent whose controller has ended is free again.
+type Limits struct {
+	Limits   []Limit  `json:"limits"`   // at most MaxLimits
+	Lifetime Duration `json:"lifetime"` // above zero, at most MaxLimitLifetime
+}
+
+// These bounds apply to Limits.
+const (
+	MaxLimits        = 256
+	MaxLimitLifetime = Duration(time.Minute)
+)
 
 // Params holds the parameters of one session. A zero value stands for the agent's default.
 type Params struct {

@@ -25,7 +25,7 @@ func sosCommand(app *commands.App) *cobra.Command {
 	}
 	agents := commands.Agents(app, sos.Name)
 	agents.AddCommand(commands.Get(app, "paths NAME", "List what an agent knows of its paths to others", sosPath+"agents/%s/paths", commands.Table[sos.PathInfo](
-		"peer port bits_per_second=RATE source doubtful rtt loss queue pace_bits_per_second=PACE delivered_bits_per_second=DELIVERED sessions phase seen")))
+		"peer port bits_per_second=RATE source doubtful rtt loss queue pace_bits_per_second=PACE limit_bits_per_second=LIMIT delivered_bits_per_second=DELIVERED sessions phase seen")))
 	return commands.Group("sos", "Carry transfers over long links by agents", `  sluice sos agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
   sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
   sluice sos sessions

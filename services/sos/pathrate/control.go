@@ -114,6 +114,7 @@ type Control struct {
 	slowSince  time.Duration // time since which less has been delivered than sent, in PhaseHold; 0 if that is not so
 	pace       float64       // bytes a second; 0: not limited
 	sure       bool          // whether the path has shown its rate since New
+	limit      float64       // the most that the pace may be, because others share the path; 0 if none are known
 	phaseStart time.Duration
 	started    bool // whether the first sample was taken
 	samples    []pacedSample
@@ -162,8 +163,66 @@ func (c *Control) Again(doubtful bool) *Control {
 // the pace gives way to other traffic.
 func (c *Control) SetMinShare(least float64) { c.minShare = least }
 
+// SetLimit limits the pace to the given bytes a second, because other senders that are known share
+// links of the path. As long as there is a limit, the control never takes what it gets beside the
+// others for the path's rate: the rate does not decrease, and Sure does not become true. A limit of
+// +Inf does not limit the pace. told is the path's rate as others know it; it replaces a rate that
+// the path has not shown. Zero means that it is not known.
+func (c *Control) SetLimit(limit, told float64) {
+	before := c.usable()
+	c.limit = limit
+	if told > c.rate && !c.sure {
+		begins := c.rate == 0
+		c.rate, c.lastShown, c.doubtful = told, told, false
+		if begins {
+			c.phase, c.pace = PhaseTry, tryShare*told
+			if n := len(c.samples); n > 0 {
+				c.phaseStart = c.samples[n-1].At
+			}
+		}
+	}
+	c.rescale(before)
+}
+
+// RemoveLimit ends the effect of SetLimit.
+func (c *Control) RemoveLimit() {
+	before := c.usable()
+	c.limit = 0
+	c.rescale(before)
+}
+
+// Shared reports whether the pace has a limit because others share the path.
+func (c *Control) Shared() bool { return c.limit > 0 }
+
+// usable returns the part of the rate that this sender may use.
+func (c *Control) usable() float64 {
+	if c.limit > 0 {
+		return min(c.rate, c.limit)
+	}
+	return c.rate
+}
+
+// rescale changes the pace by as much as the usable part of the rate has changed. The other senders
+// make room at the same time, or have left.
+func (c *Control) rescale(before float64) {
+	if now := c.usable(); before > 0 && now > 0 {
+		c.pace *= now / before
+	}
+}
+
+// mayGrow reports whether the limit allows to find out whether the path carries more.
+func (c *Control) mayGrow() bool { return c.limit == 0 || c.limit > growFirst*c.rate }
+
 // Pace returns the rate at which all connections together may send, in bytes of payload a second.
-func (c *Control) Pace() float64 { return max(c.pace, minPace) }
+func (c *Control) Pace() float64 {
+	if c.limit > 0 {
+		return max(min(c.pace, c.limit), minPace)
+	}
+	return max(c.pace, minPace)
+}
+
+// Queued reports whether the path has a queue that lasts.
+func (c *Control) Queued() bool { return c.queueSince != 0 }
 
 // Rate returns the rate that the path is taken to carry at present, in bytes of payload a second;
 // zero if it is not known. Other traffic may have lowered it.
@@ -257,9 +316,9 @@ func (c *Control) enter(p Phase, s Sample) {
 	c.phase, c.phaseStart, c.best, c.bestAt, c.startRate = p, s.At, 0, s.At, c.rate
 	switch p {
 	case PhaseHold:
-		c.pace = holdShare * c.rate
+		c.pace = holdShare * c.usable()
 	case PhaseDrain:
-		c.pace, c.limited = drainShare*c.rate, true
+		c.pace, c.limited = drainShare*c.usable(), c.limited || !c.Shared()
 	}
 }
 
@@ -269,8 +328,12 @@ func (c *Control) ramp(s Sample, gain float64) {
 	c.pace = min(c.Pace()*math.Pow(gain, c.rttsPassed(s)), max(findAhead*c.delivered(c.span()), growFirst*c.rate))
 }
 
-// setRate sets the rate to one that the path has shown.
+// setRate sets the rate to one that the path has shown. If others share the path, it may carry more.
 func (c *Control) setRate(rate float64) {
+	if c.Shared() {
+		c.rate = max(c.rate, rate, minRate)
+		return
+	}
 	c.rate, c.sure = max(rate, minRate), true
 	c.lastShown = c.rate
 	if c.rate >= fallenShare*c.contested {
@@ -281,6 +344,9 @@ func (c *Control) setRate(rate float64) {
 // contest sets the rate to a lower one, and keeps the present one as a doubtful one. If settle is set,
 // the path's next queue decides: if it drains when less is sent, others have not caused it.
 func (c *Control) contest(rate float64, settle bool) {
+	if c.Shared() {
+		return
+	}
 	before := max(c.lastShown, c.contested)
 	if c.setRate(rate); c.rate < before {
 		c.contested, c.settle = before, settle
@@ -320,6 +386,10 @@ func (c *Control) try(s Sample) {
 	}
 	d := c.delivered(c.span())
 	if c.queueSince != 0 {
+		if c.Shared() { // the others have yet to make room
+			c.enter(PhaseHold, s)
+			return
+		}
 		wrong := c.belowPace(d)
 		if wrong || c.doubtful {
 			c.contest(c.carried(), true)
@@ -345,12 +415,16 @@ func (c *Control) try(s Sample) {
 		c.wait = minWaitSpans * c.span()
 		return
 	}
-	c.sure = true
+	c.sure = c.sure || !c.Shared()
 	c.enter(PhaseGrow, s)
 }
 
 // grow handles a sample in PhaseGrow. It raises the pace while the delivered rate grows with it.
 func (c *Control) grow(s Sample) {
+	if !c.mayGrow() {
+		c.enter(PhaseHold, s)
+		return
+	}
 	d := c.delivered(c.span())
 	if c.queueSince != 0 && !(c.mild && d > enoughShare*c.paceBefore(2*c.span())) {
 		c.setRate(max(c.startRate, c.carried()))
@@ -418,8 +492,8 @@ func (c *Control) hold(s Sample) {
 		if c.base > s.MinRTT {
 			trips *= min(c.baseRTT().Seconds()/minRecoveryTrip.Seconds(), 1)
 		}
-		c.pace = min(c.pace*math.Pow(paceRecovery, trips), holdShare*c.rate)
-		if s.At-c.phaseStart > max(c.wait, 2*c.span()) && c.pace >= holdShare*c.rate {
+		c.pace = min(c.pace*math.Pow(paceRecovery, trips), holdShare*c.usable())
+		if s.At-c.phaseStart > max(c.wait, 2*c.span()) && c.pace >= holdShare*c.rate && c.mayGrow() {
 			c.enter(PhaseGrow, s)
 		}
 		return
@@ -428,12 +502,12 @@ func (c *Control) hold(s Sample) {
 		return
 	}
 	switch d := c.delivered(c.span()); {
-	case d == 0 || d >= c.rate:
+	case d == 0 || d >= c.rate || c.Shared():
 	case c.pathSlower(d, s):
 		c.contest(max(d, c.rate*math.Pow(retreatShare, trips)), false)
 	default:
 		c.rate = max(d, c.rate*math.Pow(rateDecay, trips), fallenShare*c.lastShown, minRate)
 	}
-	c.pace = max(c.pace*math.Pow(paceDecay, trips), c.minShare*c.rate)
+	c.pace = max(c.pace*math.Pow(paceDecay, trips), c.minShare*c.usable())
 	c.phaseStart = s.At
 }

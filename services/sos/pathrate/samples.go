@@ -97,7 +97,7 @@ func (c *Control) updateQueue(s Sample) {
 	c.mild = s.RTT <= base+mildQueues*counts
 	switch {
 	case s.RTT <= base+counts:
-		if c.settle && c.queueSince != 0 {
+		if c.settle && c.queueSince != 0 && !c.Shared() {
 			c.contested, c.settle = 0, false
 		}
 		c.highSince, c.queueSince = 0, 0
