@@ -248,7 +248,7 @@ func TestAsksWithoutRoom(t *testing.T) {
 func TestLabelsProperty(t *testing.T) {
 	const names, places, wanted = 24, 6, 10_000
 	in(t, Options{Lease: MinLease, MaxPaths: 1000, Log: slog.New(slog.DiscardHandler)}, func(w *world) {
-		w.ledger.removal = rerouteDelay
+		w.ledger.removal = sweepInterval / 2
 		var owners [names]owner
 		for i := range owners {
 			owners[i] = numbered(i)
@@ -307,6 +307,11 @@ func TestLabelsProperty(t *testing.T) {
 			w.pass(MinLease + leaseGrace + 2*sweepInterval)
 			for at := range w.names.byPort {
 				w.names.portDown(at)
+			}
+			for range names * names { // so many rounds suffice even if paths are removed one after the other
+				if w.paths.flows.Len() > 0 {
+					w.pass(w.ledger.removal)
+				}
 			}
 			if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.flows.Len() != 0 || len(w.paths.byName) != 0 {
 				t.Fatalf("%d rules are left", n)
