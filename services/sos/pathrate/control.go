@@ -64,6 +64,9 @@ const (
 	// In such a queue, the rate decays by this factor per round trip, down to the delivered rate,
 	// because it may have been overestimated, but by no more than 1 - fallenShare.
 	rateDecay = 0.99
+	// A rate from before others took a part of the path is kept for contestedFor. If it has not been
+	// found again until then, the path is slower.
+	contestedFor = 10 * time.Second
 	// The rate has decreased if less than fallenShare of the pace is delivered. If the pace is
 	// below slowShare of the rate, others may take the rest for a moment. In that case the path
 	// counts as slower only if that lasts for slowSpans, or if much is lost.
@@ -103,31 +106,32 @@ const (
 // Control determines the rate and the pace of one path: how much the path carries, and how fast its
 // connections may send. It is not safe for concurrent use.
 type Control struct {
-	phase      Phase
-	minShare   float64       // share of the rate down to which the pace gives way to others
-	rate       float64       // bytes a second; 0: not known
-	lastShown  float64       // the rate that the path showed last; other traffic reduces rate only to a share of it
-	contested  float64       // the rate before it was lowered although others, or caution, may be the cause; 0 if it was not
-	settle     bool          // whether contested is given up once a queue drains: that queue was this sender's own
-	doubtful   bool          // whether the rate was doubtful at New
-	limited    bool          // whether the path has shown since New that it carries no more
-	slowSince  time.Duration // time since which less has been delivered than sent, in PhaseHold; 0 if that is not so
-	pace       float64       // bytes a second; 0: not limited
-	sure       bool          // whether the path has shown its rate since New
-	limit      float64       // the most that the pace may be, because others share the path; 0 if none are known
-	phaseStart time.Duration
-	started    bool // whether the first sample was taken
-	samples    []pacedSample
-	best       float64 // the highest delivered rate in this phase
-	startRate  float64 // the rate at the start of the phase
-	bestAt     time.Duration
-	wait       time.Duration // time in PhaseHold until the next growth
-	queueSince time.Duration // time since which the path has had a queue that lasts; 0 if it has none
-	busySince  time.Duration // time since which data has been sent without a pause
-	base       time.Duration // round trip with an empty queue, if it is longer than the least one
-	highSince  time.Duration // time since which the round trip has been long; 0 if it is not
-	mild       bool          // whether the round trip exceeds the base by at most mildQueues thresholds
-	shown      float64       // the highest delivered rate so far
+	phase       Phase
+	minShare    float64       // share of the rate down to which the pace gives way to others
+	rate        float64       // bytes a second; 0: not known
+	lastShown   float64       // the rate that the path showed last; other traffic reduces rate only to a share of it
+	contestedAt time.Duration // when contested was set
+	contested   float64       // the rate before it was lowered although others, or caution, may be the cause; 0 if it was not
+	settle      bool          // whether contested is given up once a queue drains: that queue was this sender's own
+	doubtful    bool          // whether the rate was doubtful at New
+	limited     bool          // whether the path has shown since New that it carries no more
+	slowSince   time.Duration // time since which less has been delivered than sent, in PhaseHold; 0 if that is not so
+	pace        float64       // bytes a second; 0: not limited
+	sure        bool          // whether the path has shown its rate since New
+	limit       float64       // the most that the pace may be, because others share the path; 0 if none are known
+	phaseStart  time.Duration
+	started     bool // whether the first sample was taken
+	samples     []pacedSample
+	best        float64 // the highest delivered rate in this phase
+	startRate   float64 // the rate at the start of the phase
+	bestAt      time.Duration
+	wait        time.Duration // time in PhaseHold until the next growth
+	queueSince  time.Duration // time since which the path has had a queue that lasts; 0 if it has none
+	busySince   time.Duration // time since which data has been sent without a pause
+	base        time.Duration // round trip with an empty queue, if it is longer than the least one
+	highSince   time.Duration // time since which the round trip has been long; 0 if it is not
+	mild        bool          // whether the round trip exceeds the base by at most mildQueues thresholds
+	shown       float64       // the highest delivered rate so far
 }
 
 // pacedSample is a sample together with the pace that was set before it.
@@ -274,6 +278,9 @@ func (c *Control) Update(s Sample) {
 	}
 	c.updateQueue(s)
 	c.updateBase(s)
+	if s.At-c.contestedAt > contestedFor {
+		c.contested, c.settle = 0, false
+	}
 	c.lastShown = max(c.lastShown, c.rate)
 	c.shown = max(c.shown, c.delivered(c.span()))
 	if s.Idle {
@@ -348,6 +355,9 @@ func (c *Control) contest(rate float64, settle bool) {
 		return
 	}
 	before := max(c.lastShown, c.contested)
+	if c.contested == 0 {
+		c.contestedAt = c.samples[len(c.samples)-1].At
+	}
 	if c.setRate(rate); c.rate < before {
 		c.contested, c.settle = before, settle
 	}

@@ -146,6 +146,24 @@ func TestOverestimated(t *testing.T) {
 	}
 }
 
+// TestSlowerLink checks that the lower rate of a link is remembered that has become slower during a
+// transfer.
+func TestSlowerLink(t *testing.T) {
+	for _, x := range links {
+		for _, factor := range []float64{0.3, 0.5, 0.7} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(l.rate, 0, false)
+			l.run(c, 3*time.Second, 0)
+			l.rate *= factor
+			l.run(c, contestedFor+5*time.Second+30*x.rtt, 0)
+			rate, doubtful := c.Known()
+			if within(t, "the remembered rate", rate, l.rate, 0.16); doubtful {
+				t.Errorf("%.0f Mbit/s, %v: the rate is doubtful after it has fallen to a share of %v", x.mbit, x.rtt, factor)
+			}
+		}
+	}
+}
+
 // TestSlowerTwice checks that a rate that was doubtful already is given up when the path shows a
 // lower one again, although others send as well.
 func TestSlowerTwice(t *testing.T) {

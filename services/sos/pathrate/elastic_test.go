@@ -150,7 +150,7 @@ func TestPoliteOnShortPaths(t *testing.T) {
 
 // TestCompetitionIsNotRemembered checks that what a path carries beside a competitor is not remembered
 // for what it carries, whether the competitor comes later or is there first: unless that is found
-// again, the earlier rate is kept as a doubtful one.
+// again, the earlier rate is kept for a while as a doubtful one.
 func TestCompetitionIsNotRemembered(t *testing.T) {
 	for _, x := range links {
 		for _, least := range []float64{0.25, 0.5} {
@@ -167,7 +167,7 @@ func TestCompetitionIsNotRemembered(t *testing.T) {
 					l.run(c, 5*time.Second, 0)
 				}
 				other.since = l.now
-				for i := range 600 {
+				for i := range int(contestedFor / (100 * time.Millisecond)) {
 					l.beside(c, other, 100*time.Millisecond)
 					rate, doubtful := c.Known()
 					if rate < 0.8*l.rate || c.Rate() < 0.8*l.rate && !doubtful {
