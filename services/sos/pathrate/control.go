@@ -278,7 +278,7 @@ func (c *Control) Update(s Sample) {
 	}
 	c.updateQueue(s)
 	c.updateBase(s)
-	if s.At-c.contestedAt > contestedFor {
+	if s.At-c.contestedAt > contestedFor && !c.Shared() {
 		c.contested, c.settle = 0, false
 	}
 	c.lastShown = max(c.lastShown, c.rate)
