@@ -22,8 +22,9 @@ const (
 // driftState is what the controller has seen of an agent's counts of what it has restored.
 type driftState struct {
 	total uint64
-	// increases counts the times that total has increased while the controller watched, until it
-	// has not for driftWithin. last is the latest time.
+	// increases is the number of times that total has increased while the controller watched. It
+	// starts again from zero when total has not increased for driftWithin. last is the time of the
+	// latest increase.
 	increases int
 	last      time.Time
 	events    *rate.Limiter

@@ -132,7 +132,7 @@ func runHandoverDomains(ctx context.Context, env *Env) (*Result, error) {
 	}
 	defer raw.Close()
 	env.Steps(len(points))
-	all := make([]map[domainsKind]*domainsSamples, len(points))
+	var all []map[domainsKind]*domainsSamples
 	o := lab.MobilityOptions{Levels: 2, Interfaces: 2, ControlDelay: time.Millisecond, Link: delayline.Params{Delay: time.Millisecond}, Radio: delayline.Params{Delay: domainsRadio}}
 	err = env.withLab(ctx, lab.MobilityDomains("domains", o), func(ctx context.Context, l *lab.Lab) error {
 		a, b := o.Domains()
@@ -155,16 +155,8 @@ func runHandoverDomains(ctx context.Context, env *Env) (*Result, error) {
 		if err := rig.openRadios(o.Interfaces); err != nil {
 			return err
 		}
-		for i, p := range points {
-			env.Step("%v", p)
-			if err := rig.shape(ctx, p); err != nil {
-				return err
-			}
-			if all[i], err = rig.measure(ctx, p, repeats); err != nil {
-				return fmt.Errorf("%v: %w", p, err)
-			}
-		}
-		return nil
+		all, err = measurePoints(ctx, env, points, repeats, rig.shape, rig.measure)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -104,3 +104,20 @@ func runAll(ctx context.Context, at testbed.Place, lines ...string) error {
 	}
 	return nil
 }
+
+// measurePoints measures each point, after shape has given the lab the point's parameters.
+func measurePoints[P, S any](ctx context.Context, env *Env, points []P, repeats int, shape func(context.Context, P) error, measure func(ctx context.Context, p P, repeats int) (S, error)) ([]S, error) {
+	all := make([]S, len(points))
+	for i, p := range points {
+		env.Step("%v", p)
+		if err := shape(ctx, p); err != nil {
+			return nil, err
+		}
+		s, err := measure(ctx, p, repeats)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", p, err)
+		}
+		all[i] = s
+	}
+	return all, nil
+}

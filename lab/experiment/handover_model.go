@@ -160,7 +160,7 @@ func runHandoverModel(ctx context.Context, env *Env) (*Result, error) {
 	defer raw.Close()
 	env.Steps(len(points))
 	r := &Result{Network: "three levels of switches with two below each; a simulated device on the raw interfaces of a host, " + fmt.Sprint(modelRate) + " UDP packets a second to it"}
-	all := make([]*modelSamples, len(points))
+	var all []*modelSamples
 	o := lab.MobilityOptions{
 		Interfaces: 4, ControlDelay: time.Millisecond,
 		Link: delayline.Params{Delay: time.Millisecond}, Radio: delayline.Params{Delay: time.Millisecond},
@@ -170,16 +170,9 @@ func runHandoverModel(ctx context.Context, env *Env) (*Result, error) {
 			return err
 		}
 		rig := &modelRig{roamSite: s, env: env, raw: raw}
-		for i, p := range points {
-			env.Step("%v", p)
-			if err := rig.shape(ctx, p); err != nil {
-				return err
-			}
-			if all[i], err = rig.measure(ctx, p, repeats); err != nil {
-				return fmt.Errorf("%v: %w", p, err)
-			}
-		}
-		return nil
+		var err error
+		all, err = measurePoints(ctx, env, points, repeats, rig.shape, rig.measure)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ const (
 	// ffmpeg's muxer for MPEG-TS collects up to 0.7 s of sound.
 	maxHold = time.Second
 	maxHeld = 64
-	// slack is by how much the delay of sound may exceed the delay that the last clumps needed
-	// before it is reduced by fastStep per packet. (A clump is a group of packets that arrive at
+	// slack is the time by which the delay of sound may exceed what the last clumps needed. Beyond
+	// that, it is reduced by fastStep per packet. (A clump is a group of packets that arrive at
 	// once.)
 	slack = 60 * time.Millisecond
 	// settleStep is by how much the delay is reduced with each packet if it exceeds the needed

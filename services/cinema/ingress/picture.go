@@ -18,8 +18,8 @@ type inputPicture struct {
 	width, height int
 	// aspect is the width of a pixel divided by its height; zero means 1.
 	aspect float64
-	// turn is by how many degrees the picture has to be turned clockwise to be upright: 0, 90, 180
-	// or 270.
+	// turn is the clockwise angle in degrees by which the picture has to be rotated to be upright:
+	// 0, 90, 180 or 270.
 	turn int
 	// rate is the number of pictures per second; zero means that it is not known.
 	rate float64

@@ -59,8 +59,8 @@ type probedStream struct {
 	Side     []probedMatrix `json:"side_data_list"`
 }
 
-// probedMatrix says by how many degrees a picture has to be turned counterclockwise to be upright. Other
-// data beside a picture have no angle.
+// probedMatrix holds the counterclockwise angle in degrees by which a picture has to be rotated to be
+// upright. It is zero for other data that accompany a picture.
 type probedMatrix struct {
 	Angle int `json:"rotation"`
 }

@@ -160,8 +160,8 @@ func (m *multicast) join(p *path, now time.Time) *outgoing {
 	return nil
 }
 
-// handleHello handles a hello of the name from a place where no member is, or whose member has moved: it requests a path to
-// find out which host that is.
+// handleHello handles a hello of the name from a place where no member is, or whose member has
+// moved: it requests a path to find out which host that is.
 func (m *multicast) handleHello(from, at place, announced bool, now time.Time) {
 	h := m.host
 	if !m.active(now) || slices.ContainsFunc(m.members, func(o *outgoing) bool { p := o.pathTo(at); return p != nil && p.silences == 0 && !announced }) {

@@ -110,8 +110,8 @@ type Control struct {
 	minShare    float64       // share of the rate down to which the pace gives way to others
 	rate        float64       // bytes a second; 0: not known
 	lastShown   float64       // the rate that the path showed last; other traffic reduces rate only to a share of it
-	contestedAt time.Duration // when contested was set
 	contested   float64       // the rate before it was lowered although others, or caution, may be the cause; 0 if it was not
+	contestedAt time.Duration // when contested was set
 	settle      bool          // whether contested is given up once a queue drains: that queue was this sender's own
 	doubtful    bool          // whether the rate was doubtful at New
 	limited     bool          // whether the path has shown since New that it carries no more
