@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 // starter returns the start routes of an agent in the first namespace of a chain, which has the
@@ -128,6 +130,46 @@ func TestStartRoutesExpire(t *testing.T) {
 	in(func() { r.expire(time.Now().Add(2 * startRouteLifetime)) })
 	if got := tableOf(n.c, n.client); got != "" {
 		t.Errorf("left: %q", got)
+	}
+}
+
+// TestStartRouteIsBounded checks that the highest rate and the longest round trip that the agent
+// accepts, from a controller or from its file, give a route with the largest initial window and no
+// more.
+func TestStartRouteIsBounded(t *testing.T) {
+	n := newChain(t, 1500, false)
+	r, in := starter(t, n)
+	a := r.a
+	a.starts = r
+	told := agentapi.Path{Rate: agentapi.MaxPathRate, RTT: agentapi.Duration(time.Minute)}
+	if err := checkPaths([]agentapi.Path{told}); err != nil {
+		t.Fatal(err)
+	}
+	for name, know := range map[string]func(req *agentapi.PrepareRequest){
+		"a controller": func(req *agentapi.PrepareRequest) { req.Paths = []agentapi.Path{told} },
+		"the file": func(req *agentapi.PrepareRequest) {
+			stored := storedPath{Peer: req.Peer.Addr, Port: req.Peer.DataPorts[0], Rate: maxStoredRate, RTT: time.Minute.Microseconds(), Segment: 500, Seen: time.Now()}
+			if err := stored.check(time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			a.pacers.of(netip.AddrPortFrom(stored.Peer, stored.Port)).restore(stored, time.Now())
+		},
+	} {
+		a.pacers = newPacers(a)
+		req := agentapi.PrepareRequest{Role: agentapi.RoleClient, Peer: agentapi.Peer{Addr: n.server, DataPorts: []uint16{7000}}}
+		know(&req)
+		segments := a.paths(&req)[0].initialWindow(1)
+		in(func() {
+			r.expire(time.Now().Add(2 * startRouteLifetime))
+			via, err := routeTo(n.server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.setInitialWindow(n.client, &req, via, agentapi.Params{Connections: 1})
+		})
+		if got, want := tableOf(n.c, n.client), fmt.Sprintf("initcwnd %d ", maxInitCwnd); segments <= maxInitCwnd || !strings.Contains(got, want) {
+			t.Errorf("with the rate of %s, of which %d segments follow: %q, want %q", name, segments, got, want)
+		}
 	}
 }
 
