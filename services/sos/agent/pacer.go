@@ -324,10 +324,10 @@ func (p *pacer) update() (next time.Duration, more bool) {
 	}
 	p.active, p.rtt, p.queue = true, s.MinRTT, max(s.RTT-s.MinRTT, 0)
 	p.control.SetMinShare(p.minShare())
-	before := p.control.Phase()
+	before, steep := p.control.Phase(), p.control.Steep()
 	p.control.Update(s)
 	p.queued = p.queued || p.control.Queued()
-	if p.control.Phase() == pathrate.PhaseGrow && before != pathrate.PhaseGrow {
+	if grows := p.control.Phase() == pathrate.PhaseGrow && before != pathrate.PhaseGrow; grows || p.control.Steep() && !steep {
 		p.restart()
 	}
 	if p.control.Sure() && !s.Idle && !p.control.Shared() {

@@ -40,10 +40,11 @@ const (
 	// the queue is empty. After a try that was faster than the path, it is retreatShare of
 	// the rate.
 	drainShare, retreatShare = 0.75, 0.5
-	// The pace grows by growFirst per round trip in the first growFirstSpans spans of
-	// growing, and by growGain later. If the path's queue can hold the data of a round trip,
-	// it holds the excess until the queue is detected.
-	growFirst, growFirstSpans, growGain = 1.1, 4, 1.5
+	// The pace grows by growFirst per round trip at the beginning of growing. It grows by growGain
+	// once growShown times the rate is delivered without a queue, or after growFirstSpans spans. If
+	// the path's queue can hold the data of a round trip, it holds the excess until the queue is
+	// detected.
+	growFirst, growShown, growFirstSpans, growGain = 1.1, 1.05, 4, 1.5
 	// While nothing is known, the pace is findAhead times the delivered rate, so that the delivered
 	// rate grows by growGain per round trip, too: the data that is delivered now was sent one to
 	// two round trips ago.
@@ -124,6 +125,8 @@ type Control struct {
 	samples     []pacedSample
 	best        float64 // the highest delivered rate in this phase
 	startRate   float64 // the rate at the start of the phase
+	lowered     bool    // whether other traffic had lowered the rate at the start of the phase
+	steep       bool    // whether the pace grows by growGain, in PhaseGrow
 	bestAt      time.Duration
 	wait        time.Duration // time in PhaseHold until the next growth
 	queueSince  time.Duration // time since which the path has had a queue that lasts; 0 if it has none
@@ -247,6 +250,10 @@ func (c *Control) Known() (rate float64, doubtful bool) {
 // not it could carry more.
 func (c *Control) Shown() float64 { return c.shown }
 
+// Steep reports whether the pace grows by much each round trip, in PhaseGrow. A congestion control
+// that has adapted to a pace that grew little has to be told.
+func (c *Control) Steep() bool { return c.steep }
+
 // Phase returns the present phase.
 func (c *Control) Phase() Phase { return c.phase }
 
@@ -320,7 +327,8 @@ func (c *Control) handleIdle(s Sample) {
 
 // enter begins a phase.
 func (c *Control) enter(p Phase, s Sample) {
-	c.phase, c.phaseStart, c.best, c.bestAt, c.startRate = p, s.At, 0, s.At, c.rate
+	c.phase, c.phaseStart, c.best, c.bestAt, c.startRate, c.steep = p, s.At, 0, s.At, c.rate, false
+	c.lowered = c.rate < holdShare*max(c.lastShown, c.contested)
 	switch p {
 	case PhaseHold:
 		c.pace = holdShare * c.usable()
@@ -452,9 +460,12 @@ func (c *Control) grow(s Sample) {
 		c.enter(PhaseHold, s)
 		return
 	}
-	gain := growGain
-	if trips < growFirstSpans {
-		gain = growFirst
+	// What others leave at the moment does not show what the path carries.
+	more := !c.lowered && c.highSince == 0 && d > growShown*c.startRate
+	c.steep = c.steep || trips >= growFirstSpans || more
+	gain := growFirst
+	if c.steep {
+		gain = growGain
 	}
 	c.ramp(s, gain)
 }
@@ -503,7 +514,7 @@ func (c *Control) hold(s Sample) {
 			trips *= min(c.baseRTT().Seconds()/minRecoveryTrip.Seconds(), 1)
 		}
 		c.pace = min(c.pace*math.Pow(paceRecovery, trips), holdShare*c.usable())
-		if s.At-c.phaseStart > max(c.wait, 2*c.span()) && c.pace >= holdShare*c.rate && c.mayGrow() {
+		if s.At-c.phaseStart > max(c.wait, 2*c.span()) && s.At-c.busySince > c.span()*3/2 && c.pace >= holdShare*c.rate && c.mayGrow() {
 			c.enter(PhaseGrow, s)
 		}
 		return

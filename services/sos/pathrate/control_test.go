@@ -405,3 +405,30 @@ func TestAnySamples(t *testing.T) {
 		}
 	})
 }
+
+// TestGrowthAfterPause checks that a transfer after a short pause finds out soon that the path
+// carries more than before, although its first bytes arrive late: growth that begins before they
+// can be measured would end in vain, and delay the next attempt.
+func TestGrowthAfterPause(t *testing.T) {
+	for _, x := range links {
+		l := newLink(x.mbit, x.rtt)
+		l.rate /= 2
+		c := New(l.rate, 0, false)
+		l.run(c, 14*max(x.rtt, minSpan), 0)
+		rest := func(d time.Duration, idle bool) {
+			for end := l.now + d; l.now < end; {
+				l.pass(0, 0)
+				if l.now%max(l.rtt/8, 5*time.Millisecond) < step {
+					c.Update(l.sample(idle))
+				}
+			}
+		}
+		rest(max(5*x.rtt, 100*time.Millisecond), true)
+		l.rate *= 2
+		rest(x.rtt, false) // the connections have bytes to send, but are slow to begin
+		l.run(c, 12*max(x.rtt, minSpan), 0)
+		if want := 0.9 * l.rate; c.Rate() < want {
+			t.Errorf("%v Mbit/s, %v: the rate is %.1f Mbit/s 12 spans after a pause, want at least %.1f", x.mbit, x.rtt, c.Rate()*8/1e6, want*8/1e6)
+		}
+	}
+}
