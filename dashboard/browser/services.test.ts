@@ -59,6 +59,24 @@ describe("the services", { timeout: 120_000 }, () => {
     await expect.poll(() => course.getByRole("row", { name: /^from the client/ }).textContent()).toMatch(/[1-9][\d.]* [kM]bit\/s/);
   });
 
+  test("SOS: what agents know of their paths, and with what a session began", async () => {
+    const { page } = visit;
+    const path = page.getByRole("table", { name: "Paths between agents" }).getByRole("row", { name: /^x → y/ }).first();
+    const cell = (n: number): Promise<string | null> => path.locator(`td:nth-child(${n})`).textContent();
+    await expect.poll(() => cell(2), { timeout: 30_000 }).toMatch(/^[1-9][\d.]* [kM]bit\/s$/);
+    expect(await cell(3)).toMatch(/^measured(; doubtful, tried at half)?shown /);
+    await expect.poll(() => cell(4)).toMatch(/^[1-9][\d.]* [kM]bit\/sof [1-9][\d.]* [kM]bit\/s/);
+    expect(await cell(5)).toMatch(/^[\d.]+ m?sbeyond [\d.]+ ms$/);
+    expect(await cell(6)).toMatch(/ %$/);
+    const session = page.getByRole("table", { name: "Sessions under way" }).locator("tbody tr").filter({ hasText: / MB/ }).first();
+    const began = session.locator("td:nth-child(9) div").first();
+    expect(await began.textContent()).toMatch(/^x [\d.]+ Mbit\/s$/);
+    const course = page.getByRole("region", { name: "Course of the session" });
+    const why = (await course.locator("dt", { hasText: /^x began$/ }).locator("+ dd").textContent())!;
+    expect(why).toMatch(/^[\d.]+ Mbit\/s: (the path carries|nothing is known)/);
+    expect(await began.getAttribute("title")).toBe(why);
+  });
+
   test("SOS: agents and their load, and one that drains", async () => {
     const { page } = visit;
     const agent = page.getByRole("table", { name: "Agents and their load" }).getByRole("row", { name: /^x / });

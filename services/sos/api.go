@@ -2,7 +2,6 @@ package sos
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/agents"
-	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
@@ -30,6 +28,7 @@ func (s *Service) Register(a *api.API) {
 
 	s.agents.Register(a, r)
 	kit.Register(r, http.MethodGet, "agents/{name}/paths", "Ask an agent what it knows about its paths, and list that", s.getPaths)
+	kit.Register(r, http.MethodGet, "paths", "Ask all agents that are up what they know about their paths, and list that", s.getAllPaths)
 
 	kit.Register(r, http.MethodGet, "sessions", "List live and past sessions", s.getSessions)
 	kit.Register(r, http.MethodGet, "sessions/{id}", "Show a session and its course", s.getSession)
@@ -54,53 +53,6 @@ func (s *Service) Needed() []diagnosis.Needed { return s.agents.Needed("SOS") }
 
 type byID struct {
 	ID string `path:"id" doc:"Identifier, as the list shows it"`
-}
-
-// pathsTimeout bounds how long an agent may take to list its paths.
-const pathsTimeout = 5 * time.Second
-
-// PathInfo is an agent's knowledge about one of its paths, as the API shows it.
-type PathInfo struct {
-	Peer      string           `json:"peer" doc:"Address of the other agent"`
-	Port      uint16           `json:"port" doc:"Data port of the side that accepts connections"`
-	Rate      uint64           `json:"bits_per_second" doc:"What the path carries, in bits of payload a second; 0: not known"`
-	Source    string           `json:"source,omitempty" doc:"How the rate was learned: measured, declared by the controller, or from the agent's file"`
-	Doubtful  bool             `json:"doubtful" doc:"It has not shown its rate for a while, or it was lowered beside other traffic: it is tried at half"`
-	Seen      time.Time        `json:"seen,omitzero" doc:"When it last showed its rate"`
-	RTT       control.Duration `json:"rtt" doc:"Round trip without a queue; 0s: not known"`
-	Loss      float64          `json:"loss" doc:"Share of the bytes that were retransmitted lately"`
-	Queue     control.Duration `json:"queue" doc:"How much longer the round trip was at the last update"`
-	Pace      uint64           `json:"pace_bits_per_second" doc:"What all sessions together may send, in bits of payload a second; 0 while none sends"`
-	Delivered uint64           `json:"delivered_bits_per_second" doc:"What is delivered now, in bits of payload a second"`
-	Limit     uint64           `json:"limit_bits_per_second" doc:"What the controller lets the agent send beside other agents on the same links, in bits of payload a second; 0: no limit"`
-	Sessions  int              `json:"sessions" doc:"Sessions that have more to send than they may"`
-	Phase     string           `json:"phase" doc:"What the agent does: find, try, hold, grow or drain"`
-}
-
-type byName struct {
-	Name string `path:"name" doc:"Name of the agent"`
-}
-
-// getPaths asks an agent for its paths.
-func (s *Service) getPaths(ctx context.Context, in *byName) (*kit.Body[[]PathInfo], error) {
-	a := s.agents.Get(in.Name)
-	if a == nil {
-		return nil, kit.Problem(fmt.Errorf("agent %q: %w", in.Name, kit.ErrUnknown), "path.name", in.Name)
-	}
-	ctx, cancel := context.WithTimeout(ctx, pathsTimeout)
-	defer cancel()
-	list, err := a.Client.Paths(ctx)
-	if err != nil {
-		return nil, api.Unavailable("agent %s does not list its paths: %v", in.Name, err)
-	}
-	out := make([]PathInfo, len(list))
-	for i, p := range list {
-		out[i] = PathInfo{
-			Peer: p.Peer.String(), Port: p.Port, Rate: p.Rate, Source: string(p.Source), Doubtful: p.Doubtful, Seen: p.Seen,
-			RTT: p.RTT, Loss: p.Loss, Queue: p.Queue, Pace: p.Pace, Delivered: p.Delivered, Limit: p.Limit, Sessions: p.Sessions, Phase: p.Phase,
-		}
-	}
-	return &kit.Body[[]PathInfo]{Body: out}, nil
 }
 
 // Status is the state of the service.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,14 +124,15 @@ type fakeAgent struct {
 	streams  map[chan agentapi.Event]bool
 	// mute is closed when nothing from the agent arrives any more although it runs, and off when
 	// its machine does not answer either.
-	mute  chan struct{}
-	off   chan struct{}
-	gates map[string]chan struct{} // by the path whose requests wait
-	waits chan struct{}            // receives a value when a request waits
-	past  []agentapi.SessionRecord
-	phase agentapi.Phase // phase of new sessions
-	peers []control.PeerStatus
-	paths []agentapi.PathStatus // reported before the controller requests them
+	mute    chan struct{}
+	off     chan struct{}
+	gates   map[string]chan struct{} // by the path whose requests wait
+	waits   chan struct{}            // receives a value when a request waits
+	past    []agentapi.SessionRecord
+	phase   agentapi.Phase // phase of new sessions
+	peers   []control.PeerStatus
+	paths   []agentapi.PathStatus // reported before the controller requests them
+	noPaths atomic.Bool           // whether the agent fails to list its paths
 	// limits holds the controller's latest limits of the agent's paths.
 	limits []agentapi.Limit
 }
@@ -148,7 +150,13 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	mux.HandleFunc("DELETE /v1/sessions/{id}", a.deleteSession)
 	mux.HandleFunc("PUT /v1/sessions/{id}/marks", a.putMarks)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
-	mux.HandleFunc("GET /v1/paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.paths) })
+	mux.HandleFunc("GET /v1/paths", func(w http.ResponseWriter, _ *http.Request) {
+		if a.noPaths.Load() {
+			http.Error(w, "no paths", http.StatusInternalServerError)
+			return
+		}
+		reply(w, a.paths)
+	})
 	mux.HandleFunc("PUT /v1/paths/limits", a.putLimits)
 	mux.HandleFunc("POST /v1/drain", a.postDrain)
 	mux.HandleFunc("GET /v1/events", a.getEvents)

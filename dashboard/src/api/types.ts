@@ -31,6 +31,8 @@ export type Agent = Schemas["ServiceAgentInfo"];
 export type Entry = Schemas["SosEntryInfo"];
 export type Session = Schemas["SosRecord"];
 export type Sample = Schemas["SosSample"];
+export type AllPaths = Schemas["SosAllPaths"];
+export type SosPath = Schemas["SosPathInfo"];
 export type Direct = Schemas["SosDirect"];
 export type SosStatus = Schemas["SosStatus"];
 

@@ -22,6 +22,8 @@ export function Course({ id }: { id: string }) {
           <dt>Between the agents</dt><dd>{(s.agent_paths ?? []).map((p) => names.way(p)).join("; ") || "not known"}</dd>
           <dt>Agent to the server</dt><dd>{names.way(s.server_path) || "not known"}</dd>
           <dt>Connections</dt><dd>{s.connections ?? "not known"}{s.why_connections ? `, ${cut(s.why_connections)}` : ""}</dd>
+          {s.start_up && <><dt>{s.client_agent} began</dt><dd>{cut(names.said(s.start_up))}</dd></>}
+          {s.start_down && <><dt>{s.server_agent} began</dt><dd>{cut(names.said(s.start_down))}</dd></>}
           <dt>Set up</dt><dd>in {durationWords(s.setup.total)}: agents {durationWords(s.setup.prepare)}, rules {durationWords(s.setup.rules)}, server {durationWords(s.setup.commit)}, client’s rules {durationWords(s.setup.client)}</dd>
         </dl>
       )}

@@ -1,13 +1,14 @@
-// SOS: agents, the whitelist, the sessions under way, and those that have ended.
+// SOS: agents, the paths between them, the whitelist, the sessions under way, and those that have ended.
 
 import { useList, useWatched } from "../state/usewatched";
-import type { Agent, Entry, Session, SosStatus } from "../api/types";
+import type { Agent, AllPaths, Entry, Session, SosStatus } from "../api/types";
 import { useNames } from "../names/usenames";
 import { Panel } from "../ui/panel";
 import { cut } from "../ui/paged";
 import { Agents } from "./agents";
 import { Direct } from "./direct";
 import { History } from "./history";
+import { Paths } from "./paths";
 import { Sessions } from "./sessions";
 import { Whitelist } from "./whitelist";
 
@@ -20,6 +21,7 @@ export function Transfers() {
   const entries = useList<Entry>("/sos/whitelist", 15_000, "sos.whitelist");
   const live = useList<Session>("/sos/sessions?state=live&limit=1000", 2_000, "sos.session");
   const ended = useList<Session>(`/sos/sessions?state=past&limit=${past}`, 10_000, "sos.session.ended", "sos.session.direct");
+  const paths = useWatched<AllPaths>("sos-paths", { paths: [], unanswered: [] }, (client) => client.get<AllPaths>("/sos/paths"), 3_000);
   const refresh = (): void => {
     for (const r of [status, agents, entries, live, ended]) void r.refresh();
   };
@@ -28,6 +30,7 @@ export function Transfers() {
       <Panel id="sos-status" title="SOS" problem={status.problem}><State of={status.value} /></Panel>
       <Sessions sessions={live} refresh={refresh} />
       <Agents agents={agents} refresh={refresh} />
+      <Paths paths={paths} />
       <Whitelist entries={entries} refresh={refresh} />
       <Direct reasons={status.value?.direct ?? []} asked={status.at > 0} />
       <History sessions={ended} bound={past} />

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 
@@ -25,7 +26,7 @@ func sosCommand(app *commands.App) *cobra.Command {
 	}
 	agents := commands.Agents(app, sos.Name)
 	agents.AddCommand(commands.Get(app, "paths NAME", "List what an agent knows of its paths to others", sosPath+"agents/%s/paths", commands.Table[sos.PathInfo](
-		"peer port bits_per_second=RATE source doubtful rtt loss queue pace_bits_per_second=PACE limit_bits_per_second=LIMIT delivered_bits_per_second=DELIVERED sessions phase seen")))
+		"peer_agent=TO peer port bits_per_second=RATE source doubtful rtt loss queue pace_bits_per_second=PACE limit_bits_per_second=LIMIT delivered_bits_per_second=DELIVERED sessions phase seen")))
 	return commands.Group("sos", "Carry transfers over long links by agents", `  sluice sos agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
   sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
   sluice sos sessions
@@ -37,7 +38,18 @@ func sosCommand(app *commands.App) *cobra.Command {
 		}),
 		turn("enable", "Take new connections"),
 		turn("disable", "Take no new connections; sessions under way go on"),
-		sosSessionsCommand(app), sosWhitelistCommand(app), agents, sosConfigCommand(app))
+		sosPathsCommand(app), sosSessionsCommand(app), sosWhitelistCommand(app), agents, sosConfigCommand(app))
+}
+
+func sosPathsCommand(app *commands.App) *cobra.Command {
+	table := commands.Table[sos.PathInfo](
+		"agent=FROM peer_agent=TO peer port bits_per_second=RATE source doubtful rtt loss queue pace_bits_per_second=PACE delivered_bits_per_second=DELIVERED seen")
+	return commands.Get(app, "paths", "List what all agents know of their paths to others", sosPath+"paths", func(w io.Writer, all sos.AllPaths) {
+		table(w, all.Paths)
+		for _, line := range all.Unanswered {
+			fmt.Fprintln(w, line)
+		}
+	})
 }
 
 func sosSessionsCommand(app *commands.App) *cobra.Command {
