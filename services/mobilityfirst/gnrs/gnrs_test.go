@@ -334,16 +334,32 @@ func FuzzAnswer(f *testing.F) {
 	others := &slow{let: make(chan struct{})}
 	close(others.let)
 	servers := []*Server{serve(f, limits), serveWith(f, "127.0.0.1:0", limits, others)}
-	write := &gnrswire.Message{Kind: gnrswire.Update, Requester: places[0]}
-	sign(f, 1, 1, time.Hour).Into(write)
-	for _, m := range []*gnrswire.Message{write, {Kind: gnrswire.Lookup, GUID: nameOf(1), Options: []gnrswire.Option{{Kind: optionProof, Value: make([]byte, proofSize)}}}} {
+	clients := []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:9"), netip.MustParseAddrPort("192.0.2.99:9")} // the second one is a peer of others
+	for _, s := range servers {
+		s.cookies.secret = [32]byte{1} // so that the cookies of the seeds are valid in all processes that fuzz
+	}
+	add := func(m *gnrswire.Message) {
 		b, err := m.AppendTo(nil)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b)
 	}
-	clients := []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:9"), netip.MustParseAddrPort("192.0.2.99:9")} // the second one is a peer of others
+	proof := gnrswire.Option{Kind: optionProof, Value: make([]byte, proofSize)}
+	write := &gnrswire.Message{Kind: gnrswire.Update, Requester: places[0]}
+	sign(f, 1, 1, time.Hour).Into(write)
+	add(write)
+	add(&gnrswire.Message{Kind: gnrswire.Lookup, GUID: nameOf(1), Options: []gnrswire.Option{proof}})
+	for n, from := range clients {
+		valid := servers[0].cookies.cookie(from.Addr(), time.Now())
+		for _, cookie := range [][]byte{valid, make([]byte, cookieSize), valid[:cookieSize/2]} {
+			option := gnrswire.Option{Kind: optionCookie, Value: cookie}
+			write := &gnrswire.Message{Kind: gnrswire.Insert, Options: []gnrswire.Option{option}}
+			sign(f, byte(2+n), 1, time.Hour).Into(write) // a new name needs a cookie
+			add(write)
+			add(&gnrswire.Message{Kind: gnrswire.Lookup, GUID: nameOf(1), Options: []gnrswire.Option{option, {Kind: optionWatch}, proof}})
+		}
+	}
 	f.Fuzz(func(t *testing.T, asked []byte) {
 		for _, s := range servers {
 			for _, from := range clients {
