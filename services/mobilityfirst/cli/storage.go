@@ -40,7 +40,11 @@ Hosts that run with --storage and this name send it the chunks that may wait, as
 send --delay-tolerant" does. It stores them on disk, and delivers them when their destination
 is present and the path to it is good. Chunks that it has taken over are not lost if the node
 or the machine stops. Senders sign their chunks, so the node cannot forge or change them;
-it can read them.`,
+it can read them.
+
+One sender may use an eighth of the size that others leave. Creating names costs nothing, so all
+senders at one place, which is a neighbour of the node's host or a far host's address, may use
+half of what those at other places leave. --known keeps half for the senders that it lists.`,
 		Example: `  sluice mf storage --name-key storage.key
   sluice mf host --interface eth0 --storage 0c5f1e7a9b3d2c4e6f8091a2b3c4d5e6f7081920
   sluice mf storage list`,
@@ -71,7 +75,7 @@ it can read them.`,
 	metrics.Flag(flags)
 	ctl.flags(flags)
 	flags.StringVar(&o.Dir, "dir", o.Dir, "folder of the chunks, which only this process may use")
-	flags.TextVar(&size, "size", size, "maximum size on disk; one sender may use an eighth of what others leave")
+	flags.TextVar(&size, "size", size, "maximum size on disk; one sender may use an eighth of what others leave, and all at one place half")
 	flags.StringSliceVar(&known, "known", nil, "names of senders for which half of the size is kept free from all others")
 	flags.DurationVar(&o.Keep, "keep", o.Keep, "maximum time for which it keeps a chunk")
 	return cmd

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/services/mobilityfirst/rawlink"
 )
 
@@ -255,6 +256,36 @@ func TestChunksArrive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The names of one machine have one place, which it keeps when it restarts and shares with no other.
+func TestPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSegment(0)
+		first, stop := runHost(t, Options{}, 1, s)
+		other, _ := runHost(t, Options{}, 2, s)
+		receiver, _ := runHost(t, Options{}, 3, s)
+		to := attach(t, receiver, 9)
+		place := func(from *Endpoint) hostapi.Place {
+			t.Helper()
+			sent := send(t, from, to.Name, []byte("payload"))
+			r := receive(t, to)
+			r.Take()
+			if err := <-sent; err != nil || r.From != from.Name {
+				t.Fatalf("a chunk from %v, want %v: %v", r.From, from.Name, err)
+			}
+			return r.Place()
+		}
+		one, two, three, local := place(attach(t, first, 1)), place(attach(t, first, 2)), place(attach(t, other, 3)), place(attach(t, receiver, 4))
+		if one == 0 || one != two || three == 0 || three == one || local == 0 || local == one || local == three {
+			t.Errorf("two names of a host are at %x and %x, one of another at %x, one of the receiver's at %x", one, two, three, local)
+		}
+		stop()
+		first, _ = runHost(t, Options{}, 1, s)
+		if again := place(attach(t, first, 5)); again != one {
+			t.Errorf("a host that has been at %x is at %x after a restart", one, again)
+		}
+	})
 }
 
 // A chunk for an absent name is kept for its time. It arrives if its receiver comes meanwhile.

@@ -1,12 +1,15 @@
 package host
 
 import (
+	"encoding/binary"
+	"hash/fnv"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 const (
@@ -30,6 +33,17 @@ func (p place) source() place {
 		p.mac[0], p.mac[1] = 0, 0
 	}
 	return p
+}
+
+// id identifies the result of source to applications. Different addresses on one link have different
+// ones, so nobody can choose an address that counts as another's.
+func (p place) id() hostapi.Place {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(p.link.name)) // it never fails
+	var b [8]byte
+	binary.BigEndian.PutUint16(b[:], uint16(h.Sum32())|1) // so that it is not zero
+	copy(b[2:], p.mac[:])
+	return hostapi.Place(binary.BigEndian.Uint64(b[:]))
 }
 
 // neighbour is another host's name, whose owner has signed where it is.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 // Received is a received chunk.
@@ -22,6 +23,10 @@ type Received struct {
 	bytes    int        // that count for the endpoint
 	kept     custody.ID // its ID in its flow, if a storage node has delivered it
 }
+
+// Place returns where the chunk has come from: the neighbour or, from beyond the host's links, the
+// address at which its stream began.
+func (r *Received) Place() hostapi.Place { return r.delivery.account.at.id() }
 
 // Take takes the chunk over: its sender may forget it. Take does nothing after the endpoint was
 // closed.

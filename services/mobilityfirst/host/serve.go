@@ -325,7 +325,7 @@ func (a *application) deliver(ctx context.Context) {
 		a.untaken[number] = r
 		a.bytes += len(r.Payload)
 		a.mu.Unlock()
-		m := hostapi.Message{Kind: hostapi.ChunkCame, Number: number, Name: r.From, Service: r.Service, Payload: r.Payload}
+		m := hostapi.Message{Kind: hostapi.ChunkCame, Number: number, Name: r.From, Service: r.Service, Place: r.Place(), Payload: r.Payload}
 		if a.write(m, false) != nil {
 			_ = a.conn.Close()
 			return

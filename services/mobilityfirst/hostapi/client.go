@@ -65,6 +65,7 @@ type Client struct {
 type Chunk struct {
 	From    frame.GUID
 	Service frame.Service
+	Place   Place // where it has come from
 	Payload []byte
 	number  uint32
 }
@@ -175,7 +176,7 @@ func (c *Client) take(m Message) error {
 	switch m.Kind {
 	case ChunkCame:
 		select {
-		case c.received <- Chunk{m.Name, m.Service, m.Payload, m.Number}:
+		case c.received <- Chunk{m.Name, m.Service, m.Place, m.Payload, m.Number}:
 			return nil
 		default:
 			return fmt.Errorf("more than %d chunks that are not taken: %w", MaxAhead, ErrMessage)

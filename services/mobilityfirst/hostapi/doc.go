@@ -22,7 +22,7 @@
 //	 4 ping         application  number (4), destination (20), timeout in ms (4)
 //	 5 attached     host         name (20)
 //	 6 sent         host         number (4), and the error in UTF-8; empty if the receiver has taken the chunk over
-//	 7 chunk        host         number (4), service (2), source (20), payload
+//	 7 chunk        host         number (4), service (2), source (20), place (8, see [Place]), payload
 //	 8 pong         host         number (4), round trip in ns (8), and the error in UTF-8; empty if there was an answer
 //	 9 failed       host         why the connection ends, in UTF-8
 //	10 refuse       application  number (4) of a chunk

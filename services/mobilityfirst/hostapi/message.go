@@ -69,11 +69,19 @@ type Message struct {
 	Service frame.Service
 	// Seed is the seed of the name's key: Attach.
 	Seed [SeedSize]byte
+	// Place is where a chunk has come from: ChunkCame.
+	Place Place
 	// Payload is the payload of a chunk: Send, ChunkCame.
 	Payload []byte
 	// Reason is the reason of a failure: Sent, Pong, Failed.
 	Reason string
 }
+
+// Place identifies a neighbour of a host or, for chunks from beyond the host's links, an IPv4
+// address. It stays the same when the host restarts. Many names may send from one place: those of
+// one machine, or of all hosts behind a router. An application can limit by places what it does for
+// others, because creating names costs nothing. Zero means that the place is not known.
+type Place uint64
 
 // ErrMessage means that the bytes are not a valid message; errors wrap it.
 var ErrMessage = errors.New("not a message of a MobilityFirst host")
@@ -90,6 +98,9 @@ func (m *Message) AppendHead(b []byte) []byte {
 	case Send, ChunkCame:
 		b = be.AppendUint16(be.AppendUint32(b, m.Number), uint16(m.Service))
 		b = append(b, m.Name[:]...)
+		if m.Kind == ChunkCame {
+			b = be.AppendUint64(b, uint64(m.Place))
+		}
 	case Take, Refuse:
 		b = be.AppendUint32(b, m.Number)
 	case Ping:
@@ -134,7 +145,11 @@ func Parse(b []byte) (m Message, err error) {
 	case Send, ChunkCame:
 		m.Service = frame.Service(be.Uint16(b))
 		b = b[2:]
-		m.Payload = b[copy(m.Name[:], b):]
+		b = b[copy(m.Name[:], b):]
+		if m.Kind == ChunkCame {
+			m.Place, b = Place(be.Uint64(b)), b[8:]
+		}
+		m.Payload = b
 		return m, m.chunk()
 	case Ping:
 		b = b[copy(m.Name[:], b):]
@@ -157,7 +172,7 @@ func Parse(b []byte) (m Message, err error) {
 
 // fixedSizes contains the minimum size of each kind in bytes.
 var fixedSizes = map[Kind]int{
-	Attach: SeedSize, Send: 4 + 2 + 20, Take: 4, Ping: 4 + 20 + 4, Attached: 20, Sent: 4, ChunkCame: 4 + 2 + 20, Pong: 4 + 8, Failed: 0, Refuse: 4,
+	Attach: SeedSize, Send: 4 + 2 + 20, Take: 4, Ping: 4 + 20 + 4, Attached: 20, Sent: 4, ChunkCame: 4 + 2 + 20 + 8, Pong: 4 + 8, Failed: 0, Refuse: 4,
 }
 
 func (m *Message) chunk() error {

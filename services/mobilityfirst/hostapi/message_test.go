@@ -31,6 +31,9 @@ func TestMessages(t *testing.T) {
 		case Send, ChunkCame:
 			m.Number, m.Name, m.Service = number, name.Draw(t, "name"), frame.Service(rapid.Uint16().Draw(t, "service"))
 			m.Payload = rapid.SliceOf(rapid.Byte()).Draw(t, "payload")
+			if m.Kind == ChunkCame {
+				m.Place = Place(rapid.Uint64().Draw(t, "place"))
+			}
 		case Take:
 			m.Number = number
 		case Ping:
@@ -78,7 +81,7 @@ func TestNoMessages(t *testing.T) {
 
 // FuzzParse: what is read is written as it was read.
 func FuzzParse(f *testing.F) {
-	for _, m := range []Message{{Kind: Attach}, {Kind: Send, Payload: []byte{1}}, {Kind: Ping}, {Kind: Pong, Reason: "no"}, {Kind: Failed, Reason: "no"}} {
+	for _, m := range []Message{{Kind: Attach}, {Kind: Send, Payload: []byte{1}}, {Kind: ChunkCame, Place: 5, Payload: []byte{1}}, {Kind: Ping}, {Kind: Pong, Reason: "no"}, {Kind: Failed, Reason: "no"}} {
 		f.Add(append(m.AppendHead(nil), m.Payload...)[4:])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

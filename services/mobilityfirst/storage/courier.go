@@ -323,7 +323,7 @@ func (n *Node) read(d *destination, chunks []Kept) (all [][]byte, failed bool) {
 
 // readVerified reads a chunk and verifies that it is valid and unchanged.
 func (n *Node) readVerified(k Kept) ([]byte, error) {
-	b, err := n.store.Read(k.ID)
+	b, err := n.store.Read(k.ID, k.Place)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@
 // until the chunk has expired.
 //
 // Nobody has to trust the node: it can lose chunks, but not forge them. What senders may store is
-// limited per sender and in total ([Options]).
+// limited per sender, per place from which they send, and in total ([Options]).
 //
 // Start reading at [Node.Run]. [Store] holds the chunks on disk, and courier.go delivers them.
 package storage

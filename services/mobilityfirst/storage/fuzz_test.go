@@ -20,11 +20,13 @@ func isFileName(name string) bool {
 // file's name says.
 func FuzzOpen(f *testing.F) {
 	p := signed(frame.GUID{1}, 1, 2, "payload")
-	f.Add(p.ID.Destination.String(), fileName(p.ID), p.Bytes)
-	f.Add(p.ID.Destination.String(), fileName(p.ID), p.Bytes[:9])
+	f.Add(p.ID.Destination.String(), fileName(p.ID, 0), p.Bytes)
+	f.Add(p.ID.Destination.String(), fileName(p.ID, 0), p.Bytes[:9])
+	f.Add(p.ID.Destination.String(), fileName(p.ID, 1<<63), p.Bytes)
+	f.Add(p.ID.Destination.String(), fileName(p.ID, 0)+"-0000000000000000", p.Bytes)
 	f.Add(p.ID.Destination.String(), tempPrefix+"1", p.Bytes)
-	f.Add(p.ID.Destination.String(), strings.ToUpper(fileName(p.ID)), p.Bytes)
-	f.Add(frame.GUID{2}.String(), fileName(p.ID), p.Bytes)
+	f.Add(p.ID.Destination.String(), strings.ToUpper(fileName(p.ID, 0)), p.Bytes)
+	f.Add(frame.GUID{2}.String(), fileName(p.ID, 0), p.Bytes)
 	f.Fuzz(func(t *testing.T, folder, name string, content []byte) {
 		if !isFileName(folder) || !isFileName(name) {
 			return
@@ -47,16 +49,16 @@ func FuzzOpen(f *testing.F) {
 			t.Fatalf("%q: the node has %d chunks, the folder %v, %v", path, n.Counters().Chunks, all, err)
 		}
 		for _, k := range all {
-			if n.store.file(k.ID) != path {
-				t.Errorf("%q is listed as %q", path, n.store.file(k.ID))
+			if n.store.file(k.ID, k.Place) != path {
+				t.Errorf("%q is listed as %q", path, n.store.file(k.ID, k.Place))
 			}
-			if b, err := n.store.Read(k.ID); err != nil || !bytes.Equal(b, content) {
+			if b, err := n.store.Read(k.ID, k.Place); err != nil || !bytes.Equal(b, content) {
 				t.Errorf("%q: %d bytes, %v, want %d", path, len(b), err, len(content))
 			}
 			if b, err := n.readVerified(k); err == nil && !bytes.Equal(b, content) {
 				t.Errorf("%q: %d verified bytes, want %d", path, len(b), len(content))
 			}
-			if err := n.store.Remove(k.ID); err != nil {
+			if err := n.store.Remove(k.ID, k.Place); err != nil {
 				t.Error(err)
 			}
 		}

@@ -14,7 +14,6 @@ import (
 
 var (
 	errKept       = errors.New("it is kept already")
-	errNoRoom     = errors.New("there is no room")
 	errNotCustody = errors.New("it is none that its sender lets others keep")
 	errOrder      = errors.New("one before it has not come again")
 )
@@ -97,12 +96,12 @@ func (n *Node) storeAll(all []arrival, now time.Time) {
 
 // finish counts a chunk as stored, or stops counting it if it was not.
 func (n *Node) finish(a *arrival, now time.Time) {
-	k := Kept{ID: a.id, Size: int64(len(a.piece.Bytes)), Since: now, expires: a.piece.expires}
+	k := Kept{ID: a.id, Place: a.piece.Place, Size: int64(len(a.piece.Bytes)), Since: now, expires: a.piece.expires}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.storing, k.ID)
 	if a.err != nil {
-		n.uncharge(k)
+		n.room.uncharge(&k)
 		return
 	}
 	n.counters.Kept++
@@ -153,8 +152,8 @@ func (n *Node) check(a *arrival, now time.Time) error {
 	if err := n.checkOrder(a, now); err != nil {
 		return err
 	}
-	size := int64(len(a.chunk.Payload))
-	if err := n.checkRoom(c.ID, size); err != nil {
+	k := Kept{ID: c.ID, Place: a.chunk.Place, Size: int64(len(a.chunk.Payload))}
+	if err := n.checkRoom(&k); err != nil {
 		return err
 	}
 	if err := errors.Join(c.CheckKeep(now), c.Verify()); err != nil {
@@ -164,52 +163,23 @@ func (n *Node) check(a *arrival, now time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.storing[c.ID] = struct{}{}
-	n.use(c.Source, charge(size))
-	a.piece = Pending{c.ID, a.chunk.Payload, c.Until}
+	n.room.charge(&k)
+	a.piece = Pending{c.ID, k.Place, a.chunk.Payload, c.Until}
 	return nil
 }
 
 // checkRoom returns an error if there is no room for a chunk, or if it is stored already.
-func (n *Node) checkRoom(id custody.ID, size int64) error {
+func (n *Node) checkRoom(k *Kept) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, ok := n.kept[id]; ok {
+	if _, ok := n.kept[k.ID]; ok {
 		return errKept
 	}
-	if _, ok := n.storing[id]; ok { // it is not known yet whether it will be stored
+	if _, ok := n.storing[k.ID]; ok { // it is not known yet whether it will be stored
 		return errOrder
 	}
-	if most := n.Size / othersShare; len(n.Known) > 0 && !n.isKnown(id.Source) && charge(size)+n.usedByOthers > most {
-		return fmt.Errorf("%d bytes are kept of senders that the operator has not named, at most %d: %w", n.usedByOthers, most, errNoRoom)
-	}
-	others := n.used - n.perSender[id.Source]
-	if charge(size)+n.perSender[id.Source] > (n.Size-others)/senderShare {
-		return fmt.Errorf("%d bytes of its sender's are kept, %d of others', %d in all: %w", n.perSender[id.Source], others, n.Size, errNoRoom)
-	}
-	return nil
+	return n.room.check(k)
 }
-
-// charge returns the bytes of Options.Size that a chunk of this size uses.
-func charge(size int64) int64 { return max(size, minCharge) }
-
-// uncharge frees the bytes of Options.Size that a chunk has used. n.mu is held.
-func (n *Node) uncharge(k Kept) {
-	n.use(k.Source, -charge(k.Size))
-}
-
-// use adds bytes, which may be negative, to the part of Options.Size that a sender uses. n.mu is held.
-func (n *Node) use(sender frame.GUID, bytes int64) {
-	n.used += bytes
-	if n.perSender[sender] += bytes; n.perSender[sender] == 0 {
-		delete(n.perSender, sender)
-	}
-	if !n.isKnown(sender) {
-		n.usedByOthers += bytes
-	}
-}
-
-// isKnown reports whether the operator has named a sender.
-func (n *Node) isKnown(sender frame.GUID) bool { return slices.Contains(n.Known, sender) }
 
 // add adds a chunk to its destination. n.mu is held.
 func (n *Node) add(k Kept) *destination {
@@ -233,7 +203,7 @@ func (n *Node) isKept(k Kept) bool {
 // caller must not hold n.mu, because a disk may be slow.
 func (n *Node) remove(chunks []Kept, reason error) {
 	for _, k := range chunks {
-		if err := n.store.Remove(k.ID); err != nil {
+		if err := n.store.Remove(k.ID, k.Place); err != nil {
 			n.diskWarnLimit.Warn(n.Log, "a chunk that is over stays on the disk", "error", err)
 		}
 		if reason != nil {
@@ -247,7 +217,7 @@ func (n *Node) remove(chunks []Kept, reason error) {
 			continue
 		}
 		delete(n.kept, k.ID)
-		n.uncharge(k)
+		n.room.uncharge(&k)
 		if reason != nil {
 			n.counters.Lost++
 		} else {

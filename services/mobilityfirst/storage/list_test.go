@@ -134,7 +134,7 @@ func TestSmallDiskIsLogged(t *testing.T) {
 // may use.
 func TestReport(t *testing.T) {
 	n := nodeWith(time.Hour)
-	n.used = 1 << 20
+	n.room.used = 1 << 20
 	for _, c := range []struct {
 		dir  string
 		size int64

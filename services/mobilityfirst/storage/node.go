@@ -26,15 +26,6 @@ const (
 	DefaultKeep = 24 * time.Hour
 	// MinSize is the minimum of Options.Size.
 	MinSize = 256 << 20
-	// minCharge is the least number of bytes of Options.Size that a chunk uses. It covers the cost,
-	// in memory too, of a file that may be the only one in its folder.
-	minCharge = 32 << 10
-	// senderShare is the divisor that limits one sender: it may use an eighth of what others leave.
-	senderShare = 8
-	// othersShare is the divisor that limits all senders that are not known together, if the
-	// operator has named known ones. Creating names costs nothing, so a limit for each name leaves
-	// no room for others.
-	othersShare = 2
 	// refusalLifetime is how long chunks of a sender are refused after one of them was refused,
 	// unless the refused chunk comes again. Until the host learns of the first refusal, it delivers
 	// chunks that it has already read, which takes at most this long. maxRefused limits the senders
@@ -50,11 +41,13 @@ type Options struct {
 	Host *hostapi.Client
 	// Dir is the folder of the chunks.
 	Dir string
-	// Size limits the bytes of stored chunks; one sender may use an eighth of what others leave. A
-	// small chunk counts as 32 KiB. Zero selects DefaultSize.
+	// Size limits the bytes of stored chunks. One sender may use an eighth of what others leave, and
+	// all senders at one place together half of what those at other places leave. A small chunk
+	// counts as 32 KiB. Zero selects DefaultSize.
 	Size int64
 	// Known lists senders for which half of Size is kept free: all other senders together may use
-	// the other half. If it is empty, all senders are alike.
+	// the other half. The limit of a place does not apply to known senders. If Known is empty, all
+	// senders are alike.
 	Known []frame.GUID
 	// Keep is how long the node keeps a chunk at most, whatever its sender asks for. Zero selects
 	// DefaultKeep.
@@ -73,15 +66,12 @@ type Node struct {
 	refused  map[frame.GUID]refusal // by sender; only Run uses it
 	sweeping sync.Mutex
 
-	mu        sync.Mutex
-	byName    map[frame.GUID]*destination
-	kept      map[custody.ID]struct{} // the stored chunks
-	storing   map[custody.ID]struct{} // the chunks that are being stored
-	perSender map[frame.GUID]int64    // the part of Size that each sender uses
-	used      int64                   // the part of Size in use
-	counters  Counters
-	// usedByOthers is the part of Size that senders use which are not in Known.
-	usedByOthers int64
+	mu       sync.Mutex
+	byName   map[frame.GUID]*destination
+	kept     map[custody.ID]struct{} // the stored chunks
+	storing  map[custody.ID]struct{} // the chunks that are being stored
+	room     room
+	counters Counters
 }
 
 // Counters counts what a node has done since its start, and describes what it holds.
@@ -116,10 +106,16 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{Options: o, store: store, byName: map[frame.GUID]*destination{}, kept: map[custody.ID]struct{}{}, storing: map[custody.ID]struct{}{}, refused: map[frame.GUID]refusal{}, perSender: map[frame.GUID]int64{}}
+	n := &Node{Options: o, store: store, byName: map[frame.GUID]*destination{}, kept: map[custody.ID]struct{}{}, storing: map[custody.ID]struct{}{}, refused: map[frame.GUID]refusal{}, room: newRoom(o.Size, o.Known)}
 	n.couriers.init()
 	for _, k := range sortKept(all) {
-		n.use(k.Source, charge(k.Size))
+		if n.isKept(k) { // an earlier process could not remove it before it came from another place
+			if err := store.Remove(k.ID, k.Place); err != nil {
+				return nil, errors.Join(err, store.Close())
+			}
+			continue
+		}
+		n.room.charge(&k)
 		n.add(k)
 	}
 	if room := n.Report().Storage.Size; room < n.Size {
@@ -149,7 +145,7 @@ func (n *Node) Counters() Counters {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.counters
-	c.Chunks, c.Destinations, c.Bytes = len(n.kept), len(n.byName), n.used
+	c.Chunks, c.Destinations, c.Bytes = len(n.kept), len(n.byName), n.room.used
 	return c
 }
 

@@ -179,6 +179,9 @@ func TestKeptAndHandedOn(t *testing.T) {
 	}
 	stop()
 	n, _ = runNode(t, socket, dir, nil)
+	if at := n.room.perPlace; len(at) != 1 || at[0] != 0 || n.room.used != 300*minCharge {
+		t.Errorf("after a restart %d bytes are counted, by places %v", n.room.used, at)
+	}
 	receiver := hosttest.Open(t, socket, receiverKey)
 	receiveInOrder(t, receiver, 1, 300)
 	sendAll(t, sender, receiverName, 20) // while it is there
@@ -279,7 +282,7 @@ func kill(t *testing.T, child *exec.Cmd) {
 func TestShare(t *testing.T) {
 	socket := runHostKeeping(t, 3*time.Second)
 	greedy, other := hosttest.Open(t, socket, keyOf(2)), hosttest.Open(t, socket, senderKey)
-	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.Size = senderShare * 10 * minCharge })
+	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.room.size = senderShare * 10 * minCharge })
 	var s sending
 	for number := uint64(1); number <= 15; number++ {
 		if err := s.send(t.Context(), greedy, receiverName, number); err != nil {
@@ -302,7 +305,7 @@ func TestDamaged(t *testing.T) {
 	sender := hosttest.Open(t, socket, senderKey)
 	n, _ := runNode(t, socket, dir, nil)
 	sendAll(t, sender, receiverName, 4)
-	files, err := filepath.Glob(filepath.Join(dir, receiverName.String(), "*-0000000000000002"))
+	files, err := filepath.Glob(filepath.Join(dir, receiverName.String(), "*-0000000000000002-*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)
 	}
@@ -383,7 +386,7 @@ func TestRefusedInOrder(t *testing.T) {
 	t.Parallel()
 	socket := runHost(t)
 	greedy, other, receiver := hosttest.Open(t, socket, senderKey), hosttest.Open(t, socket, keyOf(2)), hosttest.Open(t, socket, receiverKey)
-	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.Size = senderShare * 5 * minCharge })
+	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.room.size = senderShare * 5 * minCharge })
 	idle := hosttest.Open(t, socket, keyOf(4))
 	for round := uint64(0); round < 20; round++ {
 		if err := new(sending).send(t.Context(), other, idle.Name, round); err != nil {

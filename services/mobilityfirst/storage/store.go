@@ -17,10 +17,12 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// Store stores chunks in files: DIR/DESTINATION/SOURCE-FLOW-NUMBER, each as
-// [custody.Chunk.AppendTo] encodes it, so that an operator can examine, move and remove them. One
+// Store stores chunks in files: DIR/DESTINATION/SOURCE-FLOW-NUMBER-PLACE, each as
+// [custody.Chunk.AppendTo] encodes it, so that an operator can examine, move and remove them. The
+// place is missing if it is not known. One
 // process uses it at a time. Its methods may be called concurrently.
 type Store struct {
 	dir  string
@@ -33,6 +35,8 @@ type Store struct {
 // Kept describes a chunk in a store.
 type Kept struct {
 	custody.ID
+	// Place is where the chunk came from.
+	Place hostapi.Place
 	// Size is the size of the chunk's file in bytes.
 	Size int64
 	// Since is when the chunk was stored.
@@ -100,12 +104,12 @@ func List(dir string) (all []Kept, err error) {
 			return nil, fmt.Errorf("chunks: %w", err)
 		}
 		for _, f := range files {
-			id, ok := parseFile(to, f.Name())
+			id, at, ok := parseFile(to, f.Name())
 			if !ok {
 				continue
 			}
 			if info, err := f.Info(); err == nil {
-				all = append(all, Kept{ID: id, Size: info.Size(), Since: info.ModTime()})
+				all = append(all, Kept{ID: id, Place: at, Size: info.Size(), Since: info.ModTime()})
 			}
 		}
 	}
@@ -129,30 +133,40 @@ func (s *Store) removeTemporary() error {
 
 func (s *Store) folder(to frame.GUID) string { return filepath.Join(s.dir, to.String()) }
 
-func (s *Store) file(id custody.ID) string {
-	return filepath.Join(s.folder(id.Destination), fileName(id))
+func (s *Store) file(id custody.ID, at hostapi.Place) string {
+	return filepath.Join(s.folder(id.Destination), fileName(id, at))
 }
 
-func fileName(id custody.ID) string {
-	return fmt.Sprintf("%v-%016x-%016x", id.Source, id.Flow, id.Number)
+func fileName(id custody.ID, at hostapi.Place) string {
+	name := fmt.Sprintf("%v-%016x-%016x", id.Source, id.Flow, id.Number)
+	if at != 0 {
+		name += fmt.Sprintf("-%016x", uint64(at))
+	}
+	return name
 }
 
 // parseFile parses the name of a chunk's file.
-func parseFile(to frame.GUID, name string) (id custody.ID, ok bool) {
+func parseFile(to frame.GUID, name string) (id custody.ID, at hostapi.Place, ok bool) {
 	parts := strings.Split(name, "-")
-	if len(parts) != 3 || strings.ToLower(name) != name {
-		return id, false
+	if len(parts) < 3 || len(parts) > 4 || strings.ToLower(name) != name {
+		return id, 0, false
 	}
 	source, err := frame.ParseGUID(parts[0])
 	flow, flowErr := strconv.ParseUint(parts[1], 16, 64)
 	number, numberErr := strconv.ParseUint(parts[2], 16, 64)
 	id = custody.ID{Source: source, Destination: to, Flow: flow, Number: number}
-	return id, errors.Join(err, flowErr, numberErr) == nil && fileName(id) == name
+	if len(parts) == 4 {
+		place, placeErr := strconv.ParseUint(parts[3], 16, 64)
+		at, err = hostapi.Place(place), errors.Join(err, placeErr)
+	}
+	return id, at, errors.Join(err, flowErr, numberErr) == nil && fileName(id, at) == name
 }
 
 // Pending is a chunk to store.
 type Pending struct {
 	ID custody.ID
+	// Place is where the chunk came from.
+	Place hostapi.Place
 	// Bytes is the encoded chunk.
 	Bytes []byte
 
@@ -165,7 +179,7 @@ func (s *Store) Put(pieces []Pending) (err error) {
 	defer s.putMu.Unlock()
 	if err := s.put(pieces); err != nil {
 		for _, p := range pieces {
-			_ = s.Remove(p.ID)
+			_ = s.Remove(p.ID, p.Place)
 			_ = unix.Rmdir(s.folder(p.ID.Destination)) // removes it if it is empty
 		}
 		return fmt.Errorf("keep chunks: %w", err)
@@ -206,7 +220,7 @@ func (s *Store) put(pieces []Pending) (err error) {
 		return err
 	}
 	for i, p := range pieces {
-		if err := os.Rename(files[i].Name(), s.file(p.ID)); err != nil {
+		if err := os.Rename(files[i].Name(), s.file(p.ID, p.Place)); err != nil {
 			return err
 		}
 	}
@@ -241,18 +255,18 @@ func closeAll(files []*os.File) (err error) {
 	return err
 }
 
-// Read returns an encoded chunk.
-func (s *Store) Read(id custody.ID) ([]byte, error) {
-	b, err := os.ReadFile(s.file(id))
+// Read returns an encoded chunk that came from a place.
+func (s *Store) Read(id custody.ID, at hostapi.Place) ([]byte, error) {
+	b, err := os.ReadFile(s.file(id, at))
 	if err != nil {
 		return nil, fmt.Errorf("read a chunk: %w", err)
 	}
 	return b, nil
 }
 
-// Remove removes a chunk. It returns nil if there is no such chunk.
-func (s *Store) Remove(id custody.ID) error {
-	if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// Remove removes a chunk that came from a place. It returns nil if there is no such chunk.
+func (s *Store) Remove(id custody.ID, at hostapi.Place) error {
+	if err := os.Remove(s.file(id, at)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove a chunk: %w", err)
 	}
 	return nil

@@ -47,6 +47,7 @@ func TestStore(t *testing.T) {
 	}
 	a, b := frame.GUID{1}, frame.GUID{2}
 	pieces := []Pending{signed(a, 1, 1, "one"), signed(a, 1, 2, "two"), signed(b, 1, 1, "")}
+	pieces[1].Place = 0xab // of the others it is not known
 	if err := s.Put(pieces); err != nil {
 		t.Fatal(err)
 	}
@@ -64,13 +65,13 @@ func TestStore(t *testing.T) {
 		t.Errorf("%d chunks, want %d: %v", len(all), len(pieces), all)
 	}
 	for _, p := range pieces {
-		if !slices.ContainsFunc(all, func(k Kept) bool { return k.ID == p.ID && k.Size == int64(len(p.Bytes)) }) {
+		if !slices.ContainsFunc(all, func(k Kept) bool { return k.ID == p.ID && k.Place == p.Place && k.Size == int64(len(p.Bytes)) }) {
 			t.Errorf("%v is missing in %v", p.ID, all)
 		}
-		if got, err := s.Read(p.ID); err != nil || !bytes.Equal(got, p.Bytes) {
+		if got, err := s.Read(p.ID, p.Place); err != nil || !bytes.Equal(got, p.Bytes) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
-		if err := errors.Join(s.Remove(p.ID), s.Remove(p.ID)); err != nil {
+		if err := errors.Join(s.Remove(p.ID, p.Place), s.Remove(p.ID, p.Place)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -80,6 +81,27 @@ func TestStore(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, a.String(), tempPrefix+"7")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what was half: %v", err)
+	}
+}
+
+// A chunk that is on the disk twice, because an earlier process could not remove it before it came
+// again from another place, counts once.
+func TestTwice(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := openStore(t, dir)
+	one := signed(frame.GUID{1}, 1, 1, "one")
+	two := one
+	one.Place, two.Place = 1, 2
+	if err := errors.Join(s.Put([]Pending{one}), s.Put([]Pending{two}), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(Options{Dir: dir, Size: MinSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.store.Close()
+	if all, err := List(dir); err != nil || len(all) != 1 || n.Counters().Chunks != 1 || n.Counters().Bytes != minCharge {
+		t.Errorf("%+v, with %v on the disk, %v", n.Counters(), all, err)
 	}
 }
 
