@@ -1,6 +1,7 @@
 package servicetest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -229,7 +230,7 @@ func (n *Network) QueueStats(context.Context, openflow.DatapathID) ([]openflow.Q
 // Send sends a frame to Sent.
 func (n *Network) Send(_ network.PortRef, frame []byte) error {
 	select {
-	case n.Sent <- frame:
+	case n.Sent <- bytes.Clone(frame): // the caller may use its frame again
 	default:
 	}
 	return nil

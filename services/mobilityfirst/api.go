@@ -66,7 +66,7 @@ func (n *names) infos() []NameInfo {
 	n.mu.Lock()
 	places := make(map[frame.GUID][]place, len(n.byName))
 	for name, x := range n.byName {
-		if all := x.places(); len(all) > 0 {
+		if all := x.appendPlaces(nil); len(all) > 0 {
 			places[name] = all
 		}
 	}

@@ -10,6 +10,17 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
+// sentTo is signalled when a frame is sent.
+type sentTo chan struct{}
+
+func (s sentTo) Send(network.PortRef, []byte) error {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
 // BenchmarkRequest measures a request for an existing path, from the frame until it is forwarded.
 func BenchmarkRequest(b *testing.B) {
 	net := servicetest.NewNetwork(ring())
@@ -24,20 +35,15 @@ func BenchmarkRequest(b *testing.B) {
 	s.names.learn(endpoint{to.name, there}, 1, now)
 	q := frame.PathRequest{ID: 1, Destination: to.name, Hello: frame.Hello{MAC: at.MAC, Number: 1}}
 	copy(q.Hello.Key[:], from.key[32:])
+	asked, send := q.AppendTo(nil), sentTo(sent)
 	ask := func(now time.Time) {
-		f, err := frame.Parse(q.AppendTo(nil))
+		f, err := frame.Parse(asked)
 		if err != nil {
 			b.Fatal(err)
 		}
 		r := f.(*frame.PathRequest)
 		if s.limits.frames.Allow(at.At, now) {
-			s.process(message{place: at, hello: r.Hello, request: r, received: now, send: func(network.PortRef, []byte) error {
-				select {
-				case sent <- struct{}{}:
-				default:
-				}
-				return nil
-			}})
+			s.process(message{place: at, hello: r.Hello, request: r, received: now, send: send})
 		}
 	}
 	ask(now)

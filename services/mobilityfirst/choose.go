@@ -26,7 +26,7 @@ const maxCostedPlaces = 16
 // places. With multicast all places are selected.
 func (s *Service) choose(src endpoint, x *message, places []place) (to, others []endpoint) {
 	for _, at := range places {
-		if at.At != src.At && at.MAC != src.MAC { // otherwise the hosts receive each other's broadcasts
+		if at.isApart(src.place) {
 			to = append(to, endpoint{x.request.Destination, at})
 		}
 	}
@@ -53,6 +53,10 @@ func (s *Service) choose(src endpoint, x *message, places []place) (to, others [
 	others = slices.Delete(slices.Clone(to), current, current+1)
 	return to[current : current+1], others[:min(len(others), maxRetryPlaces-1)]
 }
+
+// isApart reports whether a path from another place is possible. Hosts at the same port, or with the
+// same Ethernet address, receive each other's broadcasts.
+func (p place) isApart(other place) bool { return p.At != other.At && p.MAC != other.MAC }
 
 // withoutDraining ranks the places as rank does, and leaves out those of draining nodes if there
 // are others.
@@ -107,7 +111,7 @@ func (x *paths) current(src endpoint, to []endpoint, request uint64) (current in
 		if p == nil {
 			continue
 		}
-		if p.requests[src] == request {
+		if *p.lastRequest(src) == request {
 			retried = true
 		}
 		if oldest == nil || p.id < oldest.id {

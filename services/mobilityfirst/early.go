@@ -95,7 +95,7 @@ type message struct {
 	request  *frame.PathRequest // nil for a hello alone
 	flooded  bool               // the request is broadcast to all hosts
 	repeated bool               // its hello has been received before, so the host is not looking for another path
-	send     sendFunc           // sends the frames that follow from this message at once
+	send     sender             // sends the frames that follow from this message at once
 	received time.Time
 }
 

@@ -16,7 +16,7 @@ func (w *world) said(x message) network.Verdict {
 	if x.request != nil {
 		f = x.request
 	}
-	return w.receive(message{place: x.place, received: x.received, send: w.net.Send}, f.AppendTo(nil))
+	return w.receive(message{place: x.place, received: x.received, send: w.net}, f.AppendTo(nil))
 }
 
 // stands makes the network know a host at a place, and notifies the service.
@@ -65,7 +65,7 @@ func TestSaidEarlyByMany(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		// Signatures are not checked before the host is known at the place.
 		say := func(at network.PortRef, i int) {
-			x := message{place: place{at, openflow.MAC{2, byte(at.Switch), 0, 0, byte(i >> 8), byte(i)}}, received: time.Now(), send: w.net.Send}
+			x := message{place: place{at, openflow.MAC{2, byte(at.Switch), 0, 0, byte(i >> 8), byte(i)}}, received: time.Now(), send: w.net}
 			hello := frame.Hello{Number: 1, MAC: x.MAC}
 			be.PutUint32(hello.Key[:], uint32(i))
 			w.receive(x, hello.AppendTo(nil))

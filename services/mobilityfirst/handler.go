@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -26,7 +27,7 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		return network.Continue
 	}
 	at := place{network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, h.EthSrc}
-	return s.receive(message{place: at, received: p.At, send: p.Send}, p.Data[ethernetHeader:])
+	return s.receive(message{place: at, received: p.At, send: p}, p.Data[ethernetHeader:])
 }
 
 // receive handles a frame's payload. The caller has set the place, the time and the send function.
@@ -55,7 +56,7 @@ func (s *Service) receive(x message, payload []byte) network.Verdict {
 		return network.Continue // a frame of the original release, or of a later one: access routers need to receive their hosts' broadcasts
 	}
 	if !s.isHostAt(x.place) && !s.hasMoved(&x) {
-		x.send = s.Network.Send
+		x.send = s.Network
 		if edge && x.hasOwnAddress() {
 			s.early.add(x)
 			s.hostPlaced(x.place) // the network may have learned of the host after the check above
@@ -86,7 +87,12 @@ func (s *Service) process(x message) network.Verdict {
 		return s.drop("false address")
 	}
 	src := endpoint{record.NameOf(x.hello.Key[:]), x.place}
-	x.flooded = x.request != nil && !s.names.isKnown(x.request.Destination)
+	var room [2]place // so that nothing is allocated for most names
+	places := room[:0]
+	if x.request != nil {
+		places = s.names.appendPlaces(places, x.request.Destination)
+		x.flooded = len(places) == 0
+	}
 	if x.flooded && !s.limits.floods.Allow(x.At, x.received) {
 		return s.drop("too many for unknown names")
 	}
@@ -97,7 +103,7 @@ func (s *Service) process(x message) network.Verdict {
 	case old && x.request == nil: // hosts repeat hellos in case one is lost
 	case old:
 		x.repeated = true
-		s.request(src, &x)
+		s.request(src, &x, places)
 	default:
 		s.enqueue(src, x)
 	}
@@ -114,7 +120,7 @@ func (s *Service) enqueue(src endpoint, x message) {
 		s.drop("too many signatures")
 		return
 	}
-	x.send = s.Network.Send
+	x.send = s.Network
 	select {
 	case s.backlog <- unverified{src, x}:
 	default:
@@ -156,7 +162,7 @@ func (s *Service) verify(src endpoint, x *message) {
 		s.announce(src, x)
 	}
 	if x.request != nil {
-		s.request(src, x)
+		s.request(src, x, s.names.find(x.request.Destination))
 	}
 }
 
@@ -178,14 +184,13 @@ func (s *Service) announce(src endpoint, x *message) {
 		if !s.limits.notifications.Allow(x.At, x.received) {
 			return
 		}
-		s.send(s.Network.Send, at, src.MAC, &x.hello)
+		s.send(s.Network, at, src.MAC, &x.hello)
 	}
 }
 
-// request sets up a path to the requested name and asks the name's host for the answer. It never
-// waits.
-func (s *Service) request(src endpoint, x *message) {
-	places := s.names.find(x.request.Destination)
+// request sets up a path to the requested name, which is at these places, and asks the name's host
+// for the answer. It never waits.
+func (s *Service) request(src endpoint, x *message, places []place) {
 	if len(places) == 0 {
 		s.names.subscribe(x.request.Destination, src.place, x.received)
 		s.metrics.unknownName.Inc()
@@ -193,6 +198,12 @@ func (s *Service) request(src endpoint, x *message) {
 	}
 	if x.flooded {
 		return // the name was not known when the request arrived, so the switch has broadcast it; the host repeats it
+	}
+	if len(places) == 1 {
+		if places[0].isApart(src.place) {
+			s.forwardByPath(src, x, endpoint{x.request.Destination, places[0]}, nil)
+		}
+		return
 	}
 	to, others := s.choose(src, x, places)
 	for i, e := range to {
@@ -207,24 +218,33 @@ func (s *Service) request(src endpoint, x *message) {
 // forwardByPath sets up a path to a name's host and forwards the request to it. If no path is
 // possible, it forwards the request to the other hosts of the name as well, without a path.
 func (s *Service) forwardByPath(src endpoint, x *message, to endpoint, others []endpoint) {
+	if p := s.paths.renew(src, to, x); p != nil { // most requests are for paths that exist
+		s.forward(x.send, x.request, src, to, p, nil)
+		return
+	}
+	s.openPath(src, *x, to, others)
+}
+
+// openPath is forwardByPath for a path that has no rules yet.
+func (s *Service) openPath(src endpoint, x message, to endpoint, others []endpoint) {
 	q := *x.request
-	done := func(send sendFunc, p *path, err error) {
-		s.forward(send, q, src, to, p, err)
+	done := func(send sender, p *path, err error) {
+		s.forward(send, &q, src, to, p, err)
 		if err != nil {
 			for _, e := range others {
 				if !s.limits.forwards.Allow(x.At, x.received) {
 					s.drop("too many places")
 					return
 				}
-				s.forward(send, q, src, e, nil, err)
+				s.forward(send, &q, src, e, nil, err)
 			}
 		}
 	}
-	p, err := s.paths.lease(src, to, x, func(p *path, err error) {
+	p, err := s.paths.lease(src, to, &x, func(p *path, err error) {
 		if err == nil {
 			s.metrics.setup.Observe(time.Since(x.received).Seconds())
 		}
-		done(s.Network.Send, p, err)
+		done(s.Network, p, err)
 	})
 	if p != nil || err != nil {
 		done(x.send, p, err)
@@ -232,8 +252,9 @@ func (s *Service) forwardByPath(src endpoint, x *message, to endpoint, others []
 }
 
 // forward sends a request to a host of the requested name, with the labels of a path or, if err is
-// not nil, without labels.
-func (s *Service) forward(send sendFunc, q frame.PathRequest, from, to endpoint, p *path, err error) {
+// not nil, without labels. It writes the labels into the request.
+func (s *Service) forward(send sender, q *frame.PathRequest, from, to endpoint, p *path, err error) {
+	q.Forth, q.Back, q.Lease = 0, 0, 0
 	if err != nil {
 		s.metrics.withoutPath.Inc()
 		s.Log.Debug("forwarding a request without a path", "from", from.name, "to", to.name, "error", err)
@@ -242,16 +263,23 @@ func (s *Service) forward(send sendFunc, q frame.PathRequest, from, to endpoint,
 		q.Forth, q.Back = p.labels(to)
 		q.Lease = uint32(s.Lease.Milliseconds())
 	}
-	s.send(send, to.place, from.MAC, &q)
+	s.send(send, to.place, from.MAC, q)
 }
 
-// sendFunc sends a frame out of a port.
-type sendFunc func(network.PortRef, []byte) error
+// sender sends frames out of ports. It does not keep them.
+type sender interface {
+	Send(at network.PortRef, frame []byte) error
+}
+
+// buffers holds buffers for frames that are sent.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 256); return &b }}
 
 // send sends a frame to a host, with from as the source address.
-func (s *Service) send(send sendFunc, to place, from openflow.MAC, f frame.Frame) {
-	b := be.AppendUint16(append(append(make([]byte, 0, 256), to.MAC[:]...), from[:]...), frame.EtherType)
-	if err := send(to.At, f.AppendTo(b)); err != nil {
+func (s *Service) send(send sender, to place, from openflow.MAC, f frame.Frame) {
+	b := buffers.Get().(*[]byte)
+	defer buffers.Put(b)
+	*b = f.AppendTo(be.AppendUint16(append(append((*b)[:0], to.MAC[:]...), from[:]...), frame.EtherType))
+	if err := send.Send(to.At, *b); err != nil {
 		s.drop("not sent")
 	}
 }

@@ -1,6 +1,7 @@
 package mobilityfirst
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"maps"
@@ -63,7 +64,7 @@ func (n *net) IsSettling(at network.PortRef) bool {
 func (n *net) Send(at network.PortRef, frame []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.all = append(n.all, sent{at, frame})
+	n.all = append(n.all, sent{at, bytes.Clone(frame)}) // the caller may use its frame again
 	return nil
 }
 
@@ -203,7 +204,7 @@ func (w *world) ask(o owner, at place, to frame.GUID) network.Verdict {
 
 // heard passes a message to the service, and waits until it has been processed.
 func (w *world) heard(x message) network.Verdict {
-	x.send = w.net.Send
+	x.send = w.net
 	v := w.process(x)
 	synctest.Wait()
 	return v

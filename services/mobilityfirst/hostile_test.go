@@ -50,7 +50,7 @@ func TestFloods(t *testing.T) {
 	many := func(w *world, make func(i int) message) {
 		for i := range 1_000_000 {
 			if x := make(i); w.limits.frames.Allow(x.At, x.received) {
-				x.send = w.net.Send
+				x.send = w.net
 				w.process(x)
 			}
 			if i%512 == 0 {
@@ -395,7 +395,7 @@ func TestAtOnce(t *testing.T) {
 				}
 				x := w.hello(numbered(from), host(openflow.DatapathID(from%4+1), byte(from)))
 				x.request = &frame.PathRequest{ID: uint64(i), Destination: numbered(to).name, Hello: x.hello}
-				x.send = w.net.Send
+				x.send = w.net
 				w.process(x)
 			}
 			w.pass(time.Duration(round%7) * 10 * time.Millisecond)

@@ -67,8 +67,8 @@ type lastHello struct {
 	gone bool
 }
 
-// places returns the places that are not gone.
-func (x *nameState) places() (all []place) {
+// appendPlaces appends the places that are not gone.
+func (x *nameState) appendPlaces(all []place) []place {
 	for at, heard := range x.at {
 		if !heard.gone {
 			all = append(all, at)
@@ -107,13 +107,16 @@ func newNames() *names {
 }
 
 // find returns the places of a name.
-func (n *names) find(name frame.GUID) []place {
+func (n *names) find(name frame.GUID) []place { return n.appendPlaces(nil, name) }
+
+// appendPlaces appends the places of a name.
+func (n *names) appendPlaces(all []place, name frame.GUID) []place {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if x := n.byName[name]; x != nil {
-		return x.places()
+		all = x.appendPlaces(all)
 	}
-	return nil
+	return all
 }
 
 // wasAt reports whether a name is known at some place with this Ethernet address, or was until that
@@ -148,14 +151,6 @@ func (n *names) interfaces(e endpoint) (all []endpoint) {
 		}
 	}
 	return all
-}
-
-// isKnown reports whether a name has a place.
-func (n *names) isKnown(name frame.GUID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	x := n.byName[name]
-	return x != nil && x.present()
 }
 
 // isRepeated reports whether the hello with this number, or a later one, has already been received

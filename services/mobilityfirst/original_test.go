@@ -15,7 +15,7 @@ func TestOriginalBroadcasts(t *testing.T) {
 		passes := func(at place, times int) (passed int) {
 			for i := range times {
 				frames := []frame.Frame{&frame.Probe{Source: 7, Sequence: uint32(i)}, &frame.Associate{Client: 7}, &frame.Deassociate{Entity: 7}}
-				if w.receive(message{place: at, received: time.Now(), send: w.net.Send}, frames[i%3].AppendTo(nil)) == network.Continue {
+				if w.receive(message{place: at, received: time.Now(), send: w.net}, frames[i%3].AppendTo(nil)) == network.Continue {
 					passed++
 				}
 			}

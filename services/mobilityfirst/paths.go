@@ -36,10 +36,10 @@ func pairOf(a, b endpoint) endpointPair {
 type path struct {
 	endpointPair
 	id            uint64
-	key           string              // of its rules
-	toHigh, toLow uint16              // labels of frames to that end
-	expires       atomic.Int64        // in nanoseconds of Unix time; written with paths.mu held
-	requests      map[endpoint]uint64 // the ID of each endpoint's last request; guarded by paths.mu
+	key           string       // of its rules
+	toHigh, toLow uint16       // labels of frames to that end
+	expires       atomic.Int64 // in nanoseconds of Unix time; written with paths.mu held
+	ofLow, ofHigh uint64       // the ID of each end's last request; guarded by paths.mu
 }
 
 // route is a path with the switches that it passes.
@@ -57,6 +57,14 @@ func (p *path) labels(to endpoint) (there, back uint16) {
 		return p.toHigh, p.toLow
 	}
 	return p.toLow, p.toHigh
+}
+
+// lastRequest returns the ID of the last request of an end. The lock of paths is held.
+func (p *path) lastRequest(of endpoint) *uint64 {
+	if of == p.high {
+		return &p.ofHigh
+	}
+	return &p.ofLow
 }
 
 // endpointsFrom returns the end with this name, and the other end.
@@ -103,16 +111,44 @@ func (x *paths) lease(from, to endpoint, asked *message, done doneFunc) (*path, 
 	if err != nil {
 		return nil, err
 	}
-	p.expires.Store(asked.received.Add(x.Lease).UnixNano())
-	p.requests[from] = asked.request.ID
+	x.renewLease(p, from, asked)
 	r, placed, err := x.flows.Begin(p.key, from.At, route{path: p}, func(r route, err error) { done(r.path, err) })
 	if err != nil || !placed {
 		return nil, err
 	}
-	if missing, _ := kit.MissingLink(x.Network, r.hops); missing != "" {
-		x.flows.Check(p.key)
-	}
+	x.checkRoute(r)
 	return p, nil
+}
+
+// renew renews the path between two endpoints if its rules are installed, as lease does. Otherwise
+// it returns nil.
+func (x *paths) renew(from, to endpoint, asked *message) *path {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.byEnds[pairOf(from, to)]
+	if p == nil {
+		return nil
+	}
+	r, placed := x.flows.Value(p.key)
+	if !placed {
+		return nil
+	}
+	x.renewLease(p, from, asked)
+	x.checkRoute(r)
+	return p
+}
+
+// renewLease records the request of one end of a path. The lock is held.
+func (x *paths) renewLease(p *path, from endpoint, asked *message) {
+	p.expires.Store(asked.received.Add(x.Lease).UnixNano())
+	*p.lastRequest(from) = asked.request.ID
+}
+
+// checkRoute has a path placed again if its route is broken.
+func (x *paths) checkRoute(r route) {
+	if missing, _ := kit.MissingLink(x.Network, r.hops); missing != "" {
+		x.flows.Check(r.key)
+	}
 }
 
 // findOrAdd returns the path between two endpoints. If there is none it adds one and allocates its
@@ -124,7 +160,7 @@ func (x *paths) findOrAdd(key endpointPair, opener network.PortRef) (*path, erro
 	if err := x.flows.Room(opener); err != nil {
 		return nil, err
 	}
-	p := &path{endpointPair: key, id: x.nextID, key: "path/" + strconv.FormatUint(x.nextID, 10), requests: map[endpoint]uint64{}}
+	p := &path{endpointPair: key, id: x.nextID, key: "path/" + strconv.FormatUint(x.nextID, 10)}
 	p.toHigh, p.toLow = x.labels.allocate(key.low.MAC, key.high.MAC), x.labels.allocate(key.high.MAC, key.low.MAC)
 	if p.toHigh == 0 || p.toLow == 0 {
 		x.releaseLabels(p)
