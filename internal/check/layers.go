@@ -127,6 +127,7 @@ func ownLayers() []Layer {
 		{Dir: "lab"},
 		{Dir: "lab/loadgen", May: []string{"network", "openflow"}},
 		{Dir: "lab/hostile", May: []string{"network", "openflow"}},
+		{Dir: "lab/reflector", May: []string{"network", "openflow"}},
 		{Dir: "lab/testbed", May: []string{"lab", "api", "services", "network", "openflow", "pki", "kit"}},
 		{Dir: "lab/experiment", May: []string{"lab", "api", "services", "network", "openflow", "pki", "kit"}},
 		{Dir: "lab/soak", May: []string{"lab", "network", "services"}},

@@ -36,7 +36,7 @@ func labCommands(a *app) []*cobra.Command {
 	for _, cmd := range all {
 		command.EnvFlag(cmd.PersistentFlags(), &f.runDir, "run-dir", "", "SLUICE_LAB_DIR", lab.DefaultRunDir, "folder where labs are recorded")
 	}
-	return append(all, generateCommand(a))
+	return append(all, generateCommand(a), reflectorCommand())
 }
 
 func (f *labFlags) nameFlag(cmd *cobra.Command) {

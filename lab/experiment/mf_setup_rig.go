@@ -27,6 +27,23 @@ func newNames(n int) (all []ed25519.PrivateKey, err error) {
 	return all, nil
 }
 
+// makeNames makes the names of the hosts.
+func (g *setupRig) makeNames() (err error) {
+	if g.answerers, err = newNames(g.requests/(setupHosts*setupSources) + 1); err != nil {
+		return err
+	}
+	for _, key := range g.answerers {
+		g.destinations = append(g.destinations, record.NameOfOwner(key))
+	}
+	g.sources, err = newNames(setupHosts * setupSources)
+	return err
+}
+
+// pair returns the i-th pair of a source and a destination.
+func (g *setupRig) pair(i int) (source int, to frame.GUID) {
+	return i % len(g.sources), g.destinations[i/len(g.sources)]
+}
+
 // announceNames sends hellos for the hosts' names until the controller knows all of them.
 func (g *setupRig) announceNames(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
 	return testbed.PollFor(ctx, time.Minute, "the names", func() error {
@@ -76,14 +93,14 @@ func (g *setupRig) keepAnnouncing(ctx context.Context, names map[*rawlink.Socket
 
 // spend returns the controller's CPU time while do runs.
 func (g *setupRig) spend(do func() error) (time.Duration, error) {
-	before, err := testbed.CPUTime(g.deployment.Controller().PID())
+	before, err := testbed.CPUTime(g.controller.PID())
 	if err != nil {
 		return 0, err
 	}
 	if err := do(); err != nil {
 		return 0, err
 	}
-	after, err := testbed.CPUTime(g.deployment.Controller().PID())
+	after, err := testbed.CPUTime(g.controller.PID())
 	return after - before, err
 }
 
@@ -184,7 +201,11 @@ func (g *setupRig) answer(ctx context.Context) error {
 			switch f := asked.(type) {
 			case *frame.PathRequest:
 				back = f.Back
-				grant := frame.PathGrant{Label: f.Forth, Lease: f.Lease, Hello: frame.Hello{MAC: g.there, Challenge: f.ID}}
+				forth := f.Forth
+				if g.reflected.Load() {
+					forth, back = reflectedLabel, reflectedLabel
+				}
+				grant := frame.PathGrant{Label: forth, Lease: f.Lease, Hello: frame.Hello{MAC: g.there, Challenge: f.ID}}
 				answers = append(answers, grant.AppendTo(g.answers.AppendHeader(nil, x.From, back)))
 			case *frame.Probe:
 				answers = append(answers, (&frame.Probe{Ack: true, Sequence: f.Sequence}).AppendTo(g.answers.AppendHeader(nil, x.From, back)))
