@@ -482,7 +482,7 @@ func (c *Control) setGrowWait(gained bool) {
 // drain handles a sample in PhaseDrain. It waits until the queue is empty. While the queue lasts,
 // the path shows its rate. A queue that stays is caused by others.
 func (c *Control) drain(s Sample) {
-	if d := c.carried(); d > c.rate {
+	if d := c.carried(); d > c.rate && s.At-c.queueSince >= c.span() {
 		c.pace *= d / c.rate
 		c.rate = d
 	}
@@ -508,6 +508,12 @@ func (c *Control) pathSlower(delivered float64, s Sample) bool {
 // and periodically tries to grow.
 func (c *Control) hold(s Sample) {
 	trips := c.rttsPassed(s)
+	if d := c.delivered(c.span()); c.belowPace(d) && c.lost() > heavyLoss*d && !c.Shared() {
+		// This sender causes more loss than it would beside others that give way.
+		c.contest(max(d, c.rate*math.Pow(retreatShare, trips)), false)
+		c.pace, c.phaseStart = min(c.pace, holdShare*c.rate), s.At
+		return
+	}
 	if c.queueSince == 0 {
 		c.slowSince = 0
 		if c.base > s.MinRTT {

@@ -75,6 +75,17 @@ func (l *link) run(c *Control, d time.Duration, others float64) {
 	}
 }
 
+// rest sends nothing for a time. idle tells the control whether there is nothing to send.
+func (l *link) rest(c *Control, d time.Duration, idle bool) {
+	every := max(l.rtt/8, 5*time.Millisecond)
+	for end := l.now + d; l.now < end; {
+		l.pass(0, 0)
+		if l.now%every < step {
+			c.Update(l.sample(idle))
+		}
+	}
+}
+
 func newLink(mbit float64, rtt time.Duration) *link {
 	rate := mbit * 1e6 / 8
 	return &link{rate: rate, rtt: rtt, buffer: max(rate*rtt.Seconds(), rate*0.02)}
@@ -415,20 +426,29 @@ func TestGrowthAfterPause(t *testing.T) {
 		l.rate /= 2
 		c := New(l.rate, 0, false)
 		l.run(c, 14*max(x.rtt, minSpan), 0)
-		rest := func(d time.Duration, idle bool) {
-			for end := l.now + d; l.now < end; {
-				l.pass(0, 0)
-				if l.now%max(l.rtt/8, 5*time.Millisecond) < step {
-					c.Update(l.sample(idle))
-				}
-			}
-		}
-		rest(max(5*x.rtt, 100*time.Millisecond), true)
+		l.rest(c, max(5*x.rtt, 100*time.Millisecond), true)
 		l.rate *= 2
-		rest(x.rtt, false) // the connections have bytes to send, but are slow to begin
+		l.rest(c, x.rtt, false) // the connections have bytes to send, but are slow to begin
 		l.run(c, 12*max(x.rtt, minSpan), 0)
 		if want := 0.9 * l.rate; c.Rate() < want {
 			t.Errorf("%v Mbit/s, %v: the rate is %.1f Mbit/s 12 spans after a pause, want at least %.1f", x.mbit, x.rtt, c.Rate()*8/1e6, want*8/1e6)
+		}
+	}
+}
+
+// TestSlowerAfterPause checks that the pace follows at once when the path has become slower during a
+// pause, so that not much more than a round trip's data is dropped.
+func TestSlowerAfterPause(t *testing.T) {
+	for _, x := range links {
+		l := newLink(x.mbit, x.rtt)
+		c := New(l.rate, 0, false)
+		l.run(c, 14*max(x.rtt, minSpan), 0)
+		l.rest(c, max(5*x.rtt, 100*time.Millisecond), true)
+		l.rate, l.buffer = l.rate/2, l.buffer/2
+		dropped := l.dropped
+		l.run(c, 30*max(x.rtt, minSpan), 0)
+		if most := 3 * l.rate * max(x.rtt, minSpan).Seconds(); l.dropped-dropped > most {
+			t.Errorf("%v Mbit/s, %v: %.0f bytes dropped, want at most %.0f", x.mbit, x.rtt, l.dropped-dropped, most)
 		}
 	}
 }
