@@ -109,7 +109,7 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 	// The record is stored while the rules are written, and before the held packets are sent on. So
 	// a flow of which a host has seen a packet has the same value after a restart.
 	var storing sync.WaitGroup
-	if err == nil {
+	if err == nil && x.Store != nil {
 		storing.Go(func() { x.save(ctx, f, v) })
 	}
 	// An unchanged program is not written, because writing it would restore a rule that expires

@@ -58,9 +58,6 @@ func (x *Flows[T]) restoreFlow(name string, r flowRecord[T]) (err error) {
 
 // save stores a flow if its record has changed.
 func (x *Flows[T]) save(ctx context.Context, f *flow[T], v T) {
-	if x.Store == nil {
-		return
-	}
 	b, err := json.Marshal(flowRecord[T]{f.from, v})
 	if err == nil && !bytes.Equal(b, f.saved) {
 		if err = x.Store.Put(ctx, x.Prefix+f.name, b); err == nil {
