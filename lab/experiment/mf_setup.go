@@ -74,7 +74,7 @@ func runMFSetup(ctx context.Context, env *Env) (*Result, error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeAll()) }()
-		env.Steps(11)
+		env.Steps(12)
 		if err := rig.reflect(ctx); err != nil {
 			return fmt.Errorf("a controller that only answers: %w", err)
 		}

@@ -47,6 +47,9 @@ func (g *setupRig) reflect(ctx context.Context) (err error) {
 	if _, err := g.measure(ctx, "path asked for again, by the reflector", g.again); err != nil {
 		return err
 	}
+	if _, err := g.measure(ctx, "frame by a label, switches with no other rules", g.byLabel); err != nil {
+		return err
+	}
 	for _, name := range []string{"s1", "s2"} {
 		if _, err := g.lab.Switch(name).Ofctl(ctx, "del-flows"); err != nil {
 			return err
@@ -55,7 +58,7 @@ func (g *setupRig) reflect(ctx context.Context) (err error) {
 	return nil
 }
 
-// reflectedRules installs the rules for requests, and for answers with reflectedLabel.
+// reflectedRules installs the rules for requests, and for frames with reflectedLabel.
 func (g *setupRig) reflectedRules(ctx context.Context) error {
 	rule := func(at, match, actions string) error {
 		_, err := g.lab.Switch(at).Ofctl(ctx, "add-flow", fmt.Sprintf("priority=1,dl_type=%#x,%s,actions=%s", frame.EtherType, match, actions))
@@ -64,8 +67,23 @@ func (g *setupRig) reflectedRules(ctx context.Context) error {
 	if err := rule("s1", "dl_dst="+everybody.String(), "CONTROLLER:65535"); err != nil {
 		return err
 	}
+	from, err := g.lab.Switch("s1").Port("s1-s2")
+	if err != nil {
+		return err
+	}
 	between, err := g.lab.Switch("s2").Port("s1-s2")
 	if err != nil {
+		return err
+	}
+	last, err := g.lab.Switch("s2").Port("b-s2")
+	if err != nil {
+		return err
+	}
+	forth := fmt.Sprintf("dl_vlan=%d,dl_dst=%v", reflectedLabel, g.there)
+	if err := rule("s1", forth, fmt.Sprint("output:", from)); err != nil {
+		return err
+	}
+	if err := rule("s2", forth, fmt.Sprint("strip_vlan,output:", last)); err != nil {
 		return err
 	}
 	for i, s := range g.asks {
