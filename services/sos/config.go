@@ -148,6 +148,7 @@ type Tuning struct {
 	TLS               *bool  `json:"tls,omitempty" doc:"Encrypt the data between the agents"`
 	Share             string `json:"share,omitempty" enum:"polite,equal,all" doc:"What is left to others on the path: polite (the default) yields down to a quarter of it, equal down to a half, all does not yield and is not paced"`
 	Weight            int    `json:"weight,omitempty" minimum:"0" maximum:"100" doc:"Weight of a session when the sessions of two agents divide the rate of their path; 0 means 1"`
+	Fairness          string `json:"fairness,omitempty" enum:"session,client" doc:"What counts as one when the sessions of two agents divide the rate of their path: each session (the default), or all sessions of a client together, which share by weight what the client gets"`
 	Paths             int    `json:"paths,omitempty" minimum:"0" maximum:"8" doc:"Disjoint paths to spread the connections over; 0 means 1"`
 }
 
@@ -165,6 +166,7 @@ func (t Tuning) check() kit.Faults {
 	between("paths", t.Paths, 1, MaxPaths)
 	between("weight", t.Weight, 1, agentapi.MaxWeight)
 	faults.Check(agentapi.Share(t.Share).Valid(), "share", t.Share, "polite, equal or all")
+	faults.Check(agentapi.Fairness(t.Fairness).Valid(), "fairness", t.Fairness, "session or client")
 	faults.Check(t.Transport == "" || t.Transport == "tcp", "transport", t.Transport, "tcp, the transport that agents of this version have")
 	faults.Check(t.CongestionControl == "" || congestionName.MatchString(t.CongestionControl),
 		"congestion_control", t.CongestionControl, "a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr")
@@ -177,7 +179,7 @@ func (t Tuning) over(base Tuning) Tuning {
 		Connections: cmp.Or(t.Connections, base.Connections), ChunkBytes: cmp.Or(t.ChunkBytes, base.ChunkBytes),
 		Queue: cmp.Or(t.Queue, base.Queue), Paths: cmp.Or(t.Paths, base.Paths), Transport: cmp.Or(t.Transport, base.Transport),
 		CongestionControl: cmp.Or(t.CongestionControl, base.CongestionControl), TLS: cmp.Or(t.TLS, base.TLS),
-		Share: cmp.Or(t.Share, base.Share), Weight: cmp.Or(t.Weight, base.Weight),
+		Share: cmp.Or(t.Share, base.Share), Weight: cmp.Or(t.Weight, base.Weight), Fairness: cmp.Or(t.Fairness, base.Fairness),
 	}
 }
 
@@ -186,7 +188,7 @@ func (t Tuning) params() agentapi.Params {
 	return agentapi.Params{
 		Connections: t.Connections, ChunkBytes: t.ChunkBytes, Queue: t.Queue,
 		Transport: t.Transport, CongestionControl: t.CongestionControl,
-		TLS: t.TLS != nil && *t.TLS, Paths: max(t.Paths, 1), Share: agentapi.Share(t.Share), Weight: t.Weight,
+		TLS: t.TLS != nil && *t.TLS, Paths: max(t.Paths, 1), Share: agentapi.Share(t.Share), Weight: t.Weight, Fairness: agentapi.Fairness(t.Fairness),
 	}
 }
 

@@ -65,6 +65,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"paths[0].rate", func(r *agentapi.PrepareRequest) { r.Paths = []agentapi.Path{{Rate: 1 << 60}} }},
 		{"paths[1].rtt", func(r *agentapi.PrepareRequest) { r.Paths = []agentapi.Path{{}, {RTT: -1}} }},
 		{"params.share", func(r *agentapi.PrepareRequest) { r.Params.Share = "greedy" }},
+		{"params.fairness", func(r *agentapi.PrepareRequest) { r.Params.Fairness = "agent" }},
 		{"params.weight", func(r *agentapi.PrepareRequest) { r.Params.Weight = agentapi.MaxWeight + 1 }},
 		{"params.tls", func(r *agentapi.PrepareRequest) { r.Params.TLS = true }},
 	} {

@@ -56,11 +56,10 @@ type pacer struct {
 	conns        map[*conn]*pacedConn
 	delivered    uint64
 	lost         uint64
-	sending      int               // number of sessions that had more to send at the last update than they could
-	weight       float64           // sum of the weights of these sessions
-	joined       map[*session]bool // sessions whose connections were added since the last update
-	wake         chan struct{}     // signals that a connection was added
-	sent         time.Time         // when a session last sent
+	sending      int           // number of sessions that had more to send at the last update than they could
+	competing    competitors   // these sessions, and those whose connections were added since then
+	wake         chan struct{} // signals that a connection was added
+	sent         time.Time     // when a session last sent
 	running      bool
 	active       bool          // whether a session sent at the last update
 	lastDuration time.Duration // duration of the last update
@@ -80,7 +79,7 @@ type pacedConn struct {
 }
 
 func newPacer(a *Agent) *pacer {
-	return &pacer{a: a, conns: map[*conn]*pacedConn{}, joined: map[*session]bool{}, wake: make(chan struct{}, 1)}
+	return &pacer{a: a, conns: map[*conn]*pacedConn{}, wake: make(chan struct{}, 1)}
 }
 
 // add adds a connection and sets its initial pace.
@@ -96,14 +95,10 @@ func (p *pacer) add(c *conn) {
 	own.seen, _ = c.s.stats(c.net)
 	p.conns[c] = own
 	if own.seen.MinRTT >= shortPath && own.seen.MinRTT < maxRTT {
-		p.joined[c.s] = true
-		n, all := p.sending+len(p.joined), p.weight
-		for s := range p.joined {
-			all += s.weight()
-		}
-		pace := p.control.Pace() * c.s.weight() / all
+		p.competing.add(c.s)
+		pace := p.control.Pace() * p.competing.share(c.s)
 		p.setPace(c, own, pace/expectedConns)
-		text := p.describeStart(pace, n)
+		text := p.describeStart(pace, len(p.competing.sessions), c.s.params.Fairness)
 		c.s.start.CompareAndSwap(nil, &text)
 	}
 	if !p.running {
@@ -176,8 +171,9 @@ var sourceTexts = map[agentapi.RateSource]string{
 	agentapi.SourceMeasured: "as measured", agentapi.SourceDeclared: "as declared by the controller", agentapi.SourceFile: "as the file says",
 }
 
-// describeStart describes the pace at which a session starts, as one of n sessions, and the reason.
-func (p *pacer) describeStart(pace float64, n int) string {
+// describeStart describes the pace at which a session starts, as one of n sessions that share
+// the path, and the reason.
+func (p *pacer) describeStart(pace float64, n int, by agentapi.Fairness) string {
 	mbit := func(rate float64) float64 { return rate * 8 / 1e6 }
 	why := "nothing is known of the path"
 	if rate, doubtful := p.known(time.Now()); rate > 0 {
@@ -188,6 +184,9 @@ func (p *pacer) describeStart(pace float64, n int) string {
 	}
 	if n > 1 {
 		why += fmt.Sprintf(", shared by %d sessions", n)
+		if by == agentapi.FairnessClient {
+			why += ", fairly by client"
+		}
 	}
 	if p.control.Shared() {
 		why += ", shared with other agents"
@@ -301,9 +300,9 @@ func intervalAfter(took time.Duration) time.Duration {
 func (p *pacer) update() (next time.Duration, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	clear(p.joined)
+	p.competing = competitors{}
 	if len(p.conns) == 0 {
-		p.running, p.active, p.sending, p.weight = false, false, 0, 0
+		p.running, p.active, p.sending = false, false, 0
 		return 0, false
 	}
 	now := time.Now()
@@ -311,10 +310,10 @@ func (p *pacer) update() (next time.Duration, more bool) {
 	s, sending := p.sample(now)
 	switch {
 	case !sending || s.MinRTT == 0:
-		p.active, p.sending, p.weight = false, 0, 0
+		p.active, p.sending = false, 0
 		return idleInterval, true
 	case s.MinRTT < shortPath:
-		p.active, p.sending, p.weight = false, 0, 0
+		p.active, p.sending = false, 0
 		p.unpace()
 		return idleInterval, true
 	}
@@ -476,9 +475,6 @@ func (p *pacer) minShare() float64 {
 	return most
 }
 
-// weight returns the weight of a session among those on its path.
-func (s *session) weight() float64 { return float64(max(s.params.Weight, 1)) }
-
 // divide gives each sending session a share of the pace by its weight. Sessions that have less to
 // send leave the rest of their shares to the others.
 func (p *pacer) divide(now time.Time) {
@@ -488,25 +484,34 @@ func (p *pacer) divide(now time.Time) {
 			all[c.s] = append(all[c.s], c)
 		}
 	}
-	demands := make([]demand, 0, len(all))
-	p.sending, p.weight = 0, 0
+	index := map[fairGroup]int{}
+	var sessions [][]*session
+	var demands [][]pathrate.Demand
+	p.sending = 0
 	for s, conns := range all {
-		d := demand{weight: s.weight()}
+		d := pathrate.Demand{Weight: s.weight()}
 		for _, c := range conns {
 			own := p.conns[c]
-			if d.wants += 1.25 * own.rate; own.waiting {
-				d.wants = math.Inf(1)
+			if d.Wants += 1.25 * own.rate; own.waiting {
+				d.Wants = math.Inf(1)
 			}
 		}
-		if math.IsInf(d.wants, 1) {
+		if math.IsInf(d.Wants, 1) {
 			p.sending++
-			p.weight += d.weight
+			p.competing.add(s)
 		}
-		demands = append(demands, d)
+		i, ok := index[s.fairGroup()]
+		if !ok {
+			i = len(index)
+			index[s.fairGroup()] = i
+			sessions, demands = append(sessions, nil), append(demands, nil)
+		}
+		sessions[i], demands[i] = append(sessions[i], s), append(demands[i], d)
 	}
-	share := maxMinShare(p.control.Pace(), demands)
-	for s, conns := range all {
-		p.split(conns, min(share*s.weight(), p.control.Pace())) // the share exceeds the pace if no session needs more
+	for i, shares := range pathrate.ShareInGroups(p.control.Pace(), demands) {
+		for j, share := range shares {
+			p.split(all[sessions[i][j]], share)
+		}
 	}
 }
 
@@ -515,19 +520,19 @@ func (p *pacer) divide(now time.Time) {
 // meanwhile.
 func (p *pacer) split(conns []*conn, share float64) {
 	equal := share / float64(len(conns))
-	demands := make([]demand, len(conns))
+	demands := make([]pathrate.Demand, len(conns))
 	full := false
 	for i, c := range conns {
-		demands[i] = demand{math.Inf(1), 1}
+		demands[i] = pathrate.Demand{Wants: math.Inf(1), Weight: 1}
 		if rate := p.conns[c].rate; rate < equal/2 {
-			demands[i].wants = max(2*rate, equal/8)
+			demands[i].Wants = max(2*rate, equal/8)
 		} else {
 			full = true
 		}
 	}
 	most := equal
 	if full {
-		most = maxMinShare(share, demands)
+		most = pathrate.MaxMinShare(share, demands)
 	}
 	for _, c := range conns {
 		p.setPace(c, p.conns[c], most)
@@ -541,32 +546,5 @@ func (p *pacer) setPace(c *conn, own *pacedConn, pace float64) {
 	}
 	if c.s.transport().Pace(c.net, pace) == nil {
 		own.pace = pace
-	}
-}
-
-// demand is the part of a whole that a user wants, and the user's weight, which is above zero.
-type demand struct{ wants, weight float64 }
-
-// maxMinShare returns the max-min fair share of a whole for a weight of one: the largest share that
-// all users can have if none takes more than it wants.
-func maxMinShare(whole float64, all []demand) float64 {
-	share := 0.0
-	for {
-		left, weight := whole, 0.0
-		for _, d := range all {
-			if d.wants < share*d.weight {
-				left -= d.wants
-			} else {
-				weight += d.weight
-			}
-		}
-		if weight == 0 {
-			return whole
-		}
-		next := left / weight
-		if next <= share*1.001 {
-			return next
-		}
-		share = next
 	}
 }

@@ -9,31 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 	"github.com/sluice-net/sluice/services/sos/pathrate"
 )
-
-// TestMaxMinShare checks that the sum of the shares is the sum of the demands or the whole
-// capacity, and that nobody who wants more has less for its weight than another.
-func TestMaxMinShare(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		whole := rapid.Float64Range(1, 1e10).Draw(t, "whole")
-		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) demand {
-			return demand{rapid.Float64Range(0, 1e10).Draw(t, "wants"), float64(rapid.IntRange(1, agentapi.MaxWeight).Draw(t, "weight"))}
-		}), 1, 50).Draw(t, "all")
-		share := maxMinShare(whole, all)
-		given, wanted := 0.0, 0.0
-		for _, d := range all {
-			given += min(d.wants, share*d.weight)
-			wanted += d.wants
-		}
-		if given > whole*1.001 || given < min(whole, wanted)*0.995 {
-			t.Errorf("%.0f given of %.0f, %.0f wanted", given, whole, wanted)
-		}
-	})
-}
 
 // TestTold checks that a rate from the controller is used unless the agent knows better.
 func TestTold(t *testing.T) {
@@ -193,7 +171,7 @@ func TestSourceOfRate(t *testing.T) {
 		if s, _ := p.status(netip.AddrPort{}, now); s.Source != source || s.Doubtful != doubtful {
 			t.Errorf("%+v, want %q", s, source)
 		}
-		if text := p.describeStart(1e7, 1); !strings.HasSuffix(text, want) {
+		if text := p.describeStart(1e7, 1, ""); !strings.HasSuffix(text, want) {
 			t.Errorf("%q, want %q", text, want)
 		}
 	}

@@ -107,6 +107,9 @@ func (a *Agent) checkParams(p *agentapi.Params) error {
 	if !p.Share.Valid() {
 		return control.BadRequest("params.share", "%q: want %s, %s or %s", p.Share, agentapi.SharePolite, agentapi.ShareEqual, agentapi.ShareAll)
 	}
+	if !p.Fairness.Valid() {
+		return control.BadRequest("params.fairness", "%q: want %s or %s", p.Fairness, agentapi.FairnessSession, agentapi.FairnessClient)
+	}
 	if p.TLS && a.dataTLS == nil {
 		return control.BadRequest("params.tls", "the agent has no certificate for data connections")
 	}

@@ -154,15 +154,16 @@ const (
 
 // Params holds the parameters of one session. A zero value stands for the agent's default.
 type Params struct {
-	Connections       int    `json:"connections,omitempty"`        // p; 0: auto
-	ChunkBytes        int    `json:"chunk_bytes,omitempty"`        // c
-	Queue             int    `json:"queue,omitempty"`              // q, chunks that each connection may run ahead
-	Transport         string `json:"transport,omitempty"`          // "tcp"
-	CongestionControl string `json:"congestion_control,omitempty"` // "bbr", "cubic", what the kernel has; empty: the agent's choice
-	TLS               bool   `json:"tls,omitempty"`                // TLS 1.3 on the data connections
-	Paths             int    `json:"paths,omitempty"`              // how many of the peer's data ports to use; 0: all
-	Share             Share  `json:"share,omitempty"`              // what is left to other traffic on the path; empty: polite
-	Weight            int    `json:"weight,omitempty"`             // weight of the session among the agents' sessions, up to MaxWeight; 0: 1
+	Connections       int      `json:"connections,omitempty"`        // p; 0: auto
+	ChunkBytes        int      `json:"chunk_bytes,omitempty"`        // c
+	Queue             int      `json:"queue,omitempty"`              // q, chunks that each connection may run ahead
+	Transport         string   `json:"transport,omitempty"`          // "tcp"
+	CongestionControl string   `json:"congestion_control,omitempty"` // "bbr", "cubic", what the kernel has; empty: the agent's choice
+	TLS               bool     `json:"tls,omitempty"`                // TLS 1.3 on the data connections
+	Paths             int      `json:"paths,omitempty"`              // how many of the peer's data ports to use; 0: all
+	Share             Share    `json:"share,omitempty"`              // what is left to other traffic on the path; empty: polite
+	Weight            int      `json:"weight,omitempty"`             // weight of the session among the agents' sessions, up to MaxWeight; 0: 1
+	Fairness          Fairness `json:"fairness,omitempty"`           // what counts as one in that division; empty: each session
 }
 
 // MaxWeight bounds Params.Weight.
@@ -181,6 +182,20 @@ const (
 // Valid reports whether s is one of the shares, or empty.
 func (s Share) Valid() bool {
 	return s == "" || s == SharePolite || s == ShareEqual || s == ShareAll
+}
+
+// Fairness determines what counts as one when an agent divides the rate of a path among its sessions.
+type Fairness string
+
+// The ways of division.
+const (
+	FairnessSession Fairness = "session" // each session
+	FairnessClient  Fairness = "client"  // all sessions of a client that have this fairness
+)
+
+// Valid reports whether f is one of the ways of division, or empty.
+func (f Fairness) Valid() bool {
+	return f == "" || f == FairnessSession || f == FairnessClient
 }
 
 // PrepareRequest announces a session to an agent.

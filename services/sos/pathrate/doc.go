@@ -6,6 +6,9 @@
 // rate at which they may send together (Pace). It is a state machine without a clock, a lock or a
 // socket; services/sos/agent provides the samples and paces the sockets.
 //
+// ShareInGroups divides the pace among the users of the path, and Divide divides links among the agents
+// that send on them.
+//
 // Sources: Careful Resume (draft-ietf-tsvwg-careful-resume) for the start at a remembered rate, its
 // validation and its retreat; RFC 9040 for sharing knowledge among connections; HyStart++ (RFC
 // 9406) for leaving the start by delay.
