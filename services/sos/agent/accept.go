@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
@@ -145,7 +146,7 @@ func (x *acceptor) slotsFor(nc net.Conn) chan struct{} {
 	from, err := netip.ParseAddrPort(nc.RemoteAddr().String())
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err == nil && x.sessionsByPeer[from.Addr().Unmap()] > 0 {
+	if err == nil && (x.sessionsByPeer[from.Addr().Unmap()] > 0 || x.agent.expected.has(from.Addr().Unmap(), time.Now())) {
 		return x.expected
 	}
 	return x.unauthenticated
@@ -167,32 +168,39 @@ func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
 	}
 	defer x.untrack(nc)
 	c, err := x.unwrap(nc)
-	var s *session
+	var o opened
 	for err == nil {
-		var index int
-		if s, index, err = x.nextOpening(c, s); err == nil {
+		if o, err = x.nextOpening(c, o.peer); err == nil {
 			authenticated()
-			err = s.serveConn(c, index, nil)
+			if o.session != nil {
+				err = o.session.serveConn(c, o.index, nil)
+			}
 		}
 	}
 	resetNow(nc)
 }
 
-// nextOpening reads the next opening of a connection. last is the session that the connection has
-// served before, or nil.
-func (x *acceptor) nextOpening(c net.Conn, last *session) (*session, int, error) {
+// opened is the result of an opening on an accepted connection.
+type opened struct {
+	peer    netip.Addr
+	session *session // nil if the peer has opened the connection before a session needs it
+	index   int
+}
+
+// nextOpening reads the next opening of a connection. peer is the agent that has opened the
+// connection before, or the zero Addr.
+func (x *acceptor) nextOpening(c net.Conn, peer netip.Addr) (opened, error) {
 	a := x.agent
-	if last == nil {
-		s, index, err := x.readOpening(c, a.cfg.OpeningTimeout)
+	if !peer.IsValid() {
+		o, err := x.readOpening(c, a.cfg.OpeningTimeout)
 		if err != nil {
 			a.metrics.rejected.Inc()
 			a.log.Debug("data connection rejected", "from", c.RemoteAddr(), "error", err)
 		}
-		return s, index, err
+		return o, err
 	}
-	peer := last.req.Peer.Addr
 	if !x.startIdle(peer) {
-		return nil, 0, errTooManyIdle
+		return opened{}, errTooManyIdle
 	}
 	defer x.stopIdle(peer)
 	return x.readOpening(c, lastWarmFactor*a.cfg.WarmIdle+a.cfg.OpeningTimeout)
@@ -249,38 +257,40 @@ func peek(nc net.Conn) (byte, error) {
 
 // readOpening reads an opening, finds its session, checks the proof, and answers. A peer that
 // cannot prove the key gets no answer.
-func (x *acceptor) readOpening(nc net.Conn, timeout time.Duration) (*session, int, error) {
+func (x *acceptor) readOpening(nc net.Conn, timeout time.Duration) (opened, error) {
 	if err := x.setWaitDeadline(nc, timeout); err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
 	var raw [wire.OpeningSize]byte
 	if _, err := io.ReadFull(nc, raw[:wire.PrefixSize]); err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
 	if err := wire.CheckPrefix(raw[:wire.PrefixSize]); err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
 	if err := nc.SetDeadline(time.Now().Add(x.agent.cfg.OpeningTimeout)); err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
 	if _, err := io.ReadFull(nc, raw[wire.PrefixSize:]); err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
 	o, err := wire.ParseOpening(raw[:])
 	if err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
-	s, err := x.admit(o, raw[:], nc)
+	out, key, err := x.admit(o, raw[:], nc)
 	if err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
 	var answer wire.Answer
 	_, _ = rand.Read(answer.Nonce[:])
-	if _, err := nc.Write(answer.AppendTo(nil, raw[:], s.req.Key[:])); err != nil {
-		return nil, 0, err
+	if _, err := nc.Write(answer.AppendTo(nil, raw[:], key[:])); err != nil {
+		return opened{}, err
 	}
-	s.out.grant(uint64(o.Window) << 10)
-	return s, int(o.Index), nc.SetDeadline(time.Time{})
+	if out.session != nil {
+		out.session.out.grant(uint64(o.Window) << 10)
+	}
+	return out, nc.SetDeadline(time.Time{})
 }
 
 // setWaitDeadline sets the deadline of a connection on which the agent waits for a peer's opening.
@@ -294,23 +304,32 @@ func (x *acceptor) setWaitDeadline(nc net.Conn, timeout time.Duration) error {
 	return nc.SetDeadline(time.Now().Add(timeout))
 }
 
-// admit finds the session of an opening, verifies the opening, and marks it as used.
-func (x *acceptor) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error) {
+// admit finds the session of an opening, or the peer that is expected to send the opening before a
+// session. It verifies the opening with the key, which it returns, and marks the opening as used.
+func (x *acceptor) admit(o wire.Opening, raw []byte, nc net.Conn) (opened, agentapi.Key, error) {
 	s := x.agent.session(o.Session)
 	if s == nil || s.role != roleAcceptor {
-		return nil, fmt.Errorf("session %x is not announced", o.Session)
+		peer, key, err := x.agent.expected.admit(o, raw, isTLS(nc), time.Now())
+		return opened{peer: peer}, key, err
 	}
 	if err := wire.VerifyOpening(raw, s.req.Key[:]); err != nil {
-		return nil, err
+		return opened{}, s.req.Key, err
 	}
-	if _, secured := nc.(*tls.Conn); secured != s.params.TLS {
-		return nil, errors.New("the session and the connection differ about TLS")
+	if isTLS(nc) != s.params.TLS {
+		return opened{}, s.req.Key, errTLSDiffers
 	}
 	if !s.useGeneration(int(o.Index), o.Generation) {
-		return nil, fmt.Errorf("opening %d/%d of session %x was used before", o.Index, o.Generation, o.Session)
+		return opened{}, s.req.Key, fmt.Errorf("opening %d/%d of session %x was used before", o.Index, o.Generation, o.Session)
 	}
 	if err := s.congestion.tune(nc); err != nil {
-		return nil, err
+		return opened{}, s.req.Key, err
 	}
-	return s, nil
+	return opened{peer: s.req.Peer.Addr, session: s, index: int(o.Index)}, s.req.Key, nil
+}
+
+var errTLSDiffers = errors.New("the session and the connection differ about TLS")
+
+func isTLS(nc net.Conn) bool {
+	_, secured := nc.(*tls.Conn)
+	return secured
 }

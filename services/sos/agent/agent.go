@@ -38,6 +38,8 @@ type Agent struct {
 	dataTLS    *tls.Config
 
 	acceptor *acceptor
+	expected expectedPeers
+	warming  chan struct{} // holds a token while a list of peers is handled
 	pipes    *pipePool
 	ports    *ports
 	routes   *routes
@@ -90,6 +92,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		cfg: cfg, log: cfg.Log, epoch: time.Now(),
 		peers: newPeers(), sessions: make(map[agentapi.SessionID]*session), probing: make(map[netip.Addr]bool),
 		awaitingClient: make(map[netip.AddrPort]*session), bufferPools: make(map[int]*buffers),
+		warming: make(chan struct{}, 1),
 	}
 	a.drift = drift.NewCounts(a.log)
 	a.acceptor = newAcceptor(a)

@@ -41,6 +41,10 @@ func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Liv
 		}
 		return a.pacers.setLimits(in, time.Now()), nil
 	})
+	control.Handle(s, "PUT /v1/peers/expected", func(_ *http.Request, in agentapi.WarmPeers) (out control.Nothing, err error) {
+		return out, a.expectPeers(in)
+	})
+	control.Handle(s, "PUT /v1/peers/warm", a.warmPeers)
 	control.Handle(s, "GET /v1/sessions/{id}", func(r *http.Request, _ control.Nothing) (out agentapi.Session, err error) {
 		return out, a.withSession(r, func(s *session) error { out = s.describe(); return nil })
 	})

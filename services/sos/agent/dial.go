@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -180,7 +181,7 @@ func (d *dialer) connect(index int) (nc net.Conn, opening []byte, err error) {
 	}
 	if err = d.s.congestion.tune(nc); err == nil {
 		if opening, err = d.sendOpening(nc, index); err == nil {
-			err = d.readAnswer(nc, opening)
+			err = d.s.agent.readAnswer(nc, opening, d.s.req.Key, d.s.req.Peer.Addr)
 		}
 	}
 	if err != nil {
@@ -200,15 +201,21 @@ func (d *dialer) dialPeer(index int) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
 	defer cancel()
-	to := d.warmKey(index).peer
-	nc, err := s.transport().Dial(ctx, s.own, to, s.params.CongestionControl, s.marks.current().Peer)
+	return s.agent.dialPeer(ctx, s.own, d.warmKey(index).peer, s.params, s.marks.current().Peer)
+}
+
+// dialPeer connects to a peer's data port, from the data address own. Under TLS it performs the
+// handshake as well.
+func (a *Agent) dialPeer(ctx context.Context, own netip.Addr, to netip.AddrPort, params agentapi.Params, dscp uint8) (net.Conn, error) {
+	t, _ := a.transports.byName(params.Transport)
+	nc, err := t.Dial(ctx, own, to, params.CongestionControl, dscp)
 	if err != nil {
 		return nil, err
 	}
-	if !s.params.TLS {
+	if !params.TLS {
 		return nc, nil
 	}
-	tc := tls.Client(nc, s.agent.dataTLS)
+	tc := tls.Client(nc, a.dataTLS)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		resetNow(nc)
 		return nil, fmt.Errorf("TLS with agent %v: %w", to, err)
@@ -222,9 +229,14 @@ func (d *dialer) sendOpening(nc net.Conn, index int) ([]byte, error) {
 	s := d.s
 	window := uint32(s.in.limit.Load() >> 10) // in KiB
 	o := wire.Opening{Index: uint16(index), Generation: s.nextGeneration(index), Session: s.req.ID, Window: window}
+	return s.agent.sendOpening(nc, o, s.req.Key)
+}
+
+// sendOpening sends an opening with a new nonce and the proof of the key, and returns its bytes.
+func (a *Agent) sendOpening(nc net.Conn, o wire.Opening, key agentapi.Key) ([]byte, error) {
 	_, _ = rand.Read(o.Nonce[:])
-	raw := o.AppendTo(nil, s.req.Key[:])
-	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
+	raw := o.AppendTo(nil, key[:])
+	if err := nc.SetDeadline(time.Now().Add(a.cfg.OpeningTimeout)); err != nil {
 		return nil, err
 	}
 	if _, err := nc.Write(raw); err != nil {
@@ -233,18 +245,17 @@ func (d *dialer) sendOpening(nc net.Conn, index int) ([]byte, error) {
 	return raw, nc.SetDeadline(time.Time{})
 }
 
-// readAnswer waits for the peer's answer to the opening.
-func (d *dialer) readAnswer(nc net.Conn, opening []byte) error {
-	s := d.s
-	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
+// readAnswer waits for the answer of a peer to the opening.
+func (a *Agent) readAnswer(nc net.Conn, opening []byte, key agentapi.Key, peer netip.Addr) error {
+	if err := nc.SetDeadline(time.Now().Add(a.cfg.OpeningTimeout)); err != nil {
 		return err
 	}
-	err := checkAnswer(opening, s.req.Key[:], func(b []byte) error { _, err := io.ReadFull(nc, b); return err })
+	err := checkAnswer(opening, key[:], func(b []byte) error { _, err := io.ReadFull(nc, b); return err })
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
 		err = fmt.Errorf("%w: %w", errUnknown, err)
 	}
 	if err != nil {
-		return fmt.Errorf("opening to agent %v: %w", s.req.Peer.Addr, err)
+		return fmt.Errorf("opening to agent %v: %w", peer, err)
 	}
 	return nc.SetDeadline(time.Time{})
 }

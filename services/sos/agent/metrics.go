@@ -22,8 +22,10 @@ type metrics struct {
 	resent   prometheus.Counter
 	retrans  prometheus.Counter
 	rejected prometheus.Counter
-	setup    prometheus.Histogram
-	agent    *Agent
+	// openedEarly and failedEarly count connections that were to be opened before a session.
+	openedEarly, failedEarly prometheus.Counter
+	setup                    prometheus.Histogram
+	agent                    *Agent
 }
 
 func newMetrics(a *Agent) *metrics {
@@ -45,12 +47,15 @@ func newMetrics(a *Agent) *metrics {
 		resent:   counter("chunks_resent_total", "Chunks sent again on another connection."),
 		retrans:  counter("segments_retransmitted_total", "TCP segments sent again in sessions that have ended."),
 		rejected: counter("connections_rejected_total", "Connections that did not belong to a session."),
+
+		openedEarly: counter("warm_opened_total", "Connections to peers that were opened before a session needed them."),
+		failedEarly: counter("warm_failed_total", "Connections to peers that could not be opened before a session needed them."),
 		setup: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "sluice", Subsystem: "sos_agent", Name: "session_setup_seconds",
 			Help: "Time from prepare until a session runs.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
-	m.registry.MustRegister(m.refused, m.ends, m.bytes, m.lost, m.resent, m.retrans, m.rejected, m.setup,
+	m.registry.MustRegister(m.refused, m.ends, m.bytes, m.lost, m.resent, m.retrans, m.rejected, m.openedEarly, m.failedEarly, m.setup,
 		gauge("sessions", "Sessions now.", func() float64 { return float64(len(a.list())) }),
 		gauge("warm_connections", "Idle connections to peers.", func() float64 { return float64(a.warm.size()) }),
 		gauge("pipes", "Pipes in use.", func() float64 { return float64(a.pipes.inUse.Load()) }),

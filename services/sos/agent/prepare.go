@@ -31,12 +31,10 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 		addr  netip.Addr
 	}{{"client", r.Client.Addr()}, {"server", r.Server.Addr()}, {"peer.addr", r.Peer.Addr}}
 	for _, x := range addrs {
-		switch {
-		case !x.addr.IsValid() || x.addr.IsUnspecified() || x.addr.IsMulticast() || x.addr.Zone() != "":
-			return control.BadRequest(x.field, "%v: want a unicast address without zone", x.addr)
-		case !a.cfg.addrFor(x.addr).IsValid():
-			return control.BadRequest(x.field, "%v: the agent's data address is %v, of the other family", x.addr, a.cfg.DataAddr)
-		case x.addr.Is4() != r.Client.Addr().Is4():
+		if err := a.checkAddr(x.field, x.addr); err != nil {
+			return err
+		}
+		if x.addr.Is4() != r.Client.Addr().Is4() {
 			return control.BadRequest(x.field, "%v: the client's address is %v, of the other family", x.addr, r.Client.Addr())
 		}
 	}
@@ -51,8 +49,6 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 		return control.BadRequest("client", "port 0: want 1 to 65535")
 	case r.Server.Port() == 0:
 		return control.BadRequest("server", "port 0: want 1 to 65535")
-	case slices.Contains(a.cfg.addrs(), r.Peer.Addr):
-		return control.BadRequest("peer.addr", "%v is this agent itself", r.Peer.Addr)
 	case r.Role == agentapi.RoleClient && len(r.Peer.DataPorts) == 0:
 		return control.BadRequest("peer.data_ports", "missing: the client's agent dials them")
 	case len(r.Peer.DataPorts) > 64 || slices.Contains(r.Peer.DataPorts, 0):
@@ -64,7 +60,26 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 	case len(r.Context) > maxContext:
 		return control.BadRequest("context", "%d bytes: want at most %d", len(r.Context), maxContext)
 	}
-	return cmp.Or(checkMarks(r.Marks), checkPaths(r.Paths), a.checkParams(&r.Params))
+	return cmp.Or(a.checkPeerAddr("peer.addr", r.Peer.Addr), checkMarks(r.Marks), checkPaths(r.Paths), a.checkParams(&r.Params))
+}
+
+// checkAddr returns an error if the agent cannot exchange packets with an address.
+func (a *Agent) checkAddr(field string, addr netip.Addr) error {
+	switch {
+	case !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() || addr.Zone() != "":
+		return control.BadRequest(field, "%v: want a unicast address without zone", addr)
+	case !a.cfg.addrFor(addr).IsValid():
+		return control.BadRequest(field, "%v: the agent's data address is %v, of the other family", addr, a.cfg.DataAddr)
+	}
+	return nil
+}
+
+// checkPeerAddr returns an error if an address cannot be another agent's.
+func (a *Agent) checkPeerAddr(field string, addr netip.Addr) error {
+	if slices.Contains(a.cfg.addrs(), addr) {
+		return control.BadRequest(field, "%v is this agent itself", addr)
+	}
+	return a.checkAddr(field, addr)
 }
 
 func checkPaths(paths []agentapi.Path) error {

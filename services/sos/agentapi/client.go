@@ -67,6 +67,21 @@ func (c *Client) Limit(ctx context.Context, limits Limits) ([]PathStatus, error)
 	return list, err
 }
 
+// ExpectPeers replaces the list of peers whose connections the agent accepts before a session needs
+// them.
+func (c *Client) ExpectPeers(ctx context.Context, peers WarmPeers) error {
+	return c.Call(ctx, http.MethodPut, "/v1/peers/expected", peers, nil)
+}
+
+// WarmPeers replaces the list of peers to which the agent opens connections before a session needs
+// them, opens the missing connections, and returns the results in the order of the list. The peers
+// have to expect the connections already.
+func (c *Client) WarmPeers(ctx context.Context, peers WarmPeers) ([]WarmStatus, error) {
+	var list []WarmStatus
+	err := c.Call(ctx, http.MethodPut, "/v1/peers/warm", peers, &list)
+	return list, err
+}
+
 // Session returns one live session.
 func (c *Client) Session(ctx context.Context, id SessionID) (Session, error) {
 	var s Session

@@ -9,6 +9,8 @@
 //	GET    /v1/sessions/{id}         Session
 //	GET    /v1/paths                 []PathStatus
 //	PUT    /v1/paths/limits          Limits -> []PathStatus of the limited paths
+//	PUT    /v1/peers/expected        WarmPeers: accept connections before a session needs them
+//	PUT    /v1/peers/warm            WarmPeers -> []WarmStatus: open such connections
 //
 // Setting a session up takes two steps. Prepare may go to both agents at the
 // same time, because an agent's data ports are constant and part of its Status.
