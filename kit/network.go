@@ -19,6 +19,8 @@ type Network interface {
 	Datapaths() []openflow.DatapathID
 	EdgeSwitches() []openflow.DatapathID
 
+	// Hosts returns every known host.
+	Hosts() []network.Host
 	HostByIP(netip.Addr) (network.Host, bool)
 	HostByMAC(mac openflow.MAC, vlan uint16) (network.Host, bool)
 	// ResolveHost finds a host. It asks the network for the host if its place is not known.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,6 +105,20 @@ func (n *Network) Datapaths() []openflow.DatapathID { return n.Topology().Switch
 
 // EdgeSwitches returns the topology's switches.
 func (n *Network) EdgeSwitches() []openflow.DatapathID { return n.Topology().Switches }
+
+// Hosts returns the test's hosts, in the order of their addresses.
+func (n *Network) Hosts() []network.Host {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []network.Host
+	for _, addr := range slices.SortedFunc(maps.Keys(n.hosts), netip.Addr.Compare) {
+		h := n.hosts[addr]
+		if !slices.ContainsFunc(out, func(x network.Host) bool { return x.MAC == h.MAC && x.VLAN == h.VLAN }) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
 
 // HostByIP returns the test's host with an address.
 func (n *Network) HostByIP(a netip.Addr) (network.Host, bool) {

@@ -30,6 +30,8 @@ func (s *Service) Register(a *api.API) {
 	kit.Register(r, http.MethodGet, "agents/{name}/paths", "Ask an agent what it knows about its paths, and list that", s.getPaths)
 	kit.Register(r, http.MethodGet, "paths", "Ask all agents that are up what they know about their paths, and list that", s.getAllPaths)
 
+	kit.Show(r, "warm", "List the pairs of agents that have connections before their first session", s.warming.infos)
+
 	kit.Register(r, http.MethodGet, "sessions", "List live and past sessions", s.getSessions)
 	kit.Register(r, http.MethodGet, "sessions/{id}", "Show a session and its course", s.getSession)
 	kit.Register(r, http.MethodDelete, "sessions/{id}", "End a session with a reset to both ends", s.deleteSession)

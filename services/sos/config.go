@@ -31,6 +31,8 @@ type Config struct {
 	SilentAfter    agentapi.Duration `json:"silent_after" doc:"How long an agent may be silent before it gets no new sessions; those it has end unless it is known to be alive, or may be"`
 	PeerTimeout    agentapi.Duration `json:"peer_timeout" doc:"How long the agents of a session may not hear each other, although neither is known to be dead, before it ends: the longest outage of the network that sessions survive"`
 
+	WarmPeers int `json:"warm_peers" doc:"Peers with which each agent has connections before their first session, for pairs that the whitelist makes likely; 0: none"`
+
 	MaxSetups          int `json:"max_setups" doc:"Connections being set up at once; more go directly"`
 	MaxSetupsPerClient int `json:"max_setups_per_client" doc:"The same for one client address"`
 	History            int `json:"history" doc:"Ended sessions that are remembered, over restarts too"`
@@ -45,7 +47,7 @@ func DefaultConfig() Config {
 		Idle:    agentapi.Duration(2 * time.Hour), PrepareTimeout: agentapi.Duration(2 * time.Second),
 		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(4 * time.Second),
 		SilentAfter: agentapi.Duration(2200 * time.Millisecond), PeerTimeout: agentapi.Duration(3 * time.Minute),
-		MaxSetups: 2048, MaxSetupsPerClient: 1536, History: 2000,
+		WarmPeers: 4, MaxSetups: 2048, MaxSetupsPerClient: 1536, History: 2000,
 	}
 }
 
@@ -62,6 +64,7 @@ type ConfigChange struct {
 	CommitTimeout      *string         `json:"commit_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 30s"`
 	SilentAfter        *string         `json:"silent_after,omitempty" format:"go-duration" minLength:"1" doc:"1.5s to 1m"`
 	PeerTimeout        *string         `json:"peer_timeout,omitempty" format:"go-duration" minLength:"1" doc:"3s to 1h"`
+	WarmPeers          *int            `json:"warm_peers,omitempty" minimum:"0" maximum:"32"`
 	MaxSetups          *int            `json:"max_setups,omitempty" minimum:"1" maximum:"65536"`
 	MaxSetupsPerClient *int            `json:"max_setups_per_client,omitempty" minimum:"1" maximum:"65536"`
 	History            *int            `json:"history,omitempty" minimum:"0" maximum:"100000"`
@@ -91,6 +94,7 @@ func (ch ConfigChange) Apply(c Config) (Config, kit.Faults) {
 			*out = *in
 		}
 	}
+	number("warm_peers", ch.WarmPeers, &c.WarmPeers, 0, agentapi.MaxWarmPeers)
 	number("max_setups", ch.MaxSetups, &c.MaxSetups, 1, 65536)
 	number("max_setups_per_client", ch.MaxSetupsPerClient, &c.MaxSetupsPerClient, 1, 65536)
 	number("history", ch.History, &c.History, 0, 100000)

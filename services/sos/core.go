@@ -60,6 +60,8 @@ type core struct {
 	resync kit.Loop
 	// divide runs the division of links among agents.
 	divide kit.Loop
+	// warmUp runs the search for pairs of agents that open connections before their first session.
+	warmUp kit.Loop
 
 	// mu guards the fields below, and the changing fields of the parts and of their sessions.
 	mu      sync.Mutex
@@ -72,8 +74,12 @@ type core struct {
 // start does nothing.
 func (s *core) start(f func(context.Context)) bool { return s.tasks.Start(f) }
 
-// wake requests a reconciliation of punt rules and paths.
-func (s *core) wake() { s.resync.Wake() }
+// wake requests a reconciliation of punt rules and paths, and a search for pairs of agents that open
+// connections before their first session.
+func (s *core) wake() {
+	s.resync.Wake()
+	s.warmUp.Wake()
+}
 
 // publish puts an event on the bus.
 func (s *core) publish(kind string, attrs any) {

@@ -135,6 +135,9 @@ type fakeAgent struct {
 	noPaths atomic.Bool           // whether the agent fails to list its paths
 	// limits holds the controller's latest limits of the agent's paths.
 	limits []agentapi.Limit
+	// expected and warm are the latest lists of peers, and warmResult is the result for a peer.
+	expected, warm *agentapi.WarmPeers
+	warmResult     func(agentapi.WarmPeer) agentapi.WarmStatus
 }
 
 func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
@@ -158,6 +161,8 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 		reply(w, a.paths)
 	})
 	mux.HandleFunc("PUT /v1/paths/limits", a.putLimits)
+	mux.HandleFunc("PUT /v1/peers/expected", a.putExpected)
+	mux.HandleFunc("PUT /v1/peers/warm", a.putWarm)
 	mux.HandleFunc("POST /v1/drain", a.postDrain)
 	mux.HandleFunc("GET /v1/events", a.getEvents)
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -286,6 +291,46 @@ func (a *fakeAgent) putLimits(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	a.limits = in.Limits
 	reply(w, a.paths)
+}
+
+func (a *fakeAgent) putExpected(w http.ResponseWriter, r *http.Request) {
+	var in agentapi.WarmPeers
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expected = &in
+	reply(w, struct{}{})
+}
+
+func (a *fakeAgent) putWarm(w http.ResponseWriter, r *http.Request) {
+	var in agentapi.WarmPeers
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.warm = &in
+	out := []agentapi.WarmStatus{}
+	for _, p := range in.Peers {
+		if a.warmResult != nil {
+			out = append(out, a.warmResult(p))
+		} else {
+			out = append(out, agentapi.WarmStatus{Peer: p.Peer.Addr, Ready: 2, Opened: 2})
+		}
+	}
+	reply(w, out)
+}
+
+// lists returns the agent's latest lists of peers: those that it expects, and those to which it opens
+// connections.
+func (a *fakeAgent) lists() (expected, warm []agentapi.WarmPeer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.expected != nil {
+		expected = a.expected.Peers
+	}
+	if a.warm != nil {
+		warm = a.warm.Peers
+	}
+	return expected, warm
 }
 
 // limitOf returns the controller's limit of a path, and reports whether there is one.

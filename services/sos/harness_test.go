@@ -72,7 +72,7 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(func() { b.stop() })
 	// Fake agents send their heartbeats from this process: on a busy machine they must not look
 	// silent.
-	if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{SilentAfter: new("1m")}); err != nil {
+	if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{SilentAfter: new("1m"), WarmPeers: new(0)}); err != nil {
 		t.Fatal(err)
 	}
 	b.add("x", b.x, agentX.Addr())

@@ -27,6 +27,7 @@ func newMetrics(s *Service) *metrics {
 		defer s.mu.Unlock()
 		is(float64(s.sessions.setups))
 	})
+	m.Gauges("warm_pairs", "Pairs of agents that were told to open connections before their first session, by whether they could.", []string{"state"}, s.warming.count)
 	return &metrics{
 		Metrics:     m,
 		up:          m.Counter("sessions_established_total", "Sessions set up."),

@@ -27,12 +27,13 @@ const maxSalts = 4
 const loadAge = 10 * time.Second
 
 // pair holds the rules that all sessions between two agents share. users is the number of the
-// sessions, treatments the number of those with each treatment, released the time at which the last
-// session ended, and paths the paths that packets take; the service's lock guards these four. mu
-// guards the other fields.
+// sessions, held whether the rules stay without sessions, treatments the number of sessions with
+// each treatment, released the time at which the last session ended, and paths the paths that
+// packets take; the service's lock guards these five. mu guards the other fields.
 type pair struct {
 	key        string
 	users      int
+	held       bool
 	treatments map[pairTreatment]int
 	released   time.Time
 	paths      [][]network.Hop
@@ -57,6 +58,23 @@ func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
 	return Terminal{Addr: addr, MAC: p.MAC, VLAN: p.VLAN, DataPorts: st.Status.DataPorts}, p.At
 }
 
+// pairEnds names two agents, and their addresses, as the ends of the paths between them.
+type pairEnds struct {
+	client, server         *agent
+	clientAddr, serverAddr netip.Addr
+	paths                  int  // number of paths that are wanted
+	routed                 bool // whether a router connects the agents
+}
+
+func (e *pairEnds) key() string { return pairKey(e.clientAddr, e.serverAddr) }
+
+// ends returns the session's agents as the ends of the paths between them. The service's lock is
+// held.
+func (ss *session) ends() pairEnds {
+	l := &ss.Layout
+	return pairEnds{ss.client, ss.server, l.ClientSide.Agent, l.ServerSide.Agent, max(ss.Tuning.Paths, 1), l.PeersRouted}
+}
+
 // pairs holds the paths between agents, and the treatments that apply on them.
 type pairs struct {
 	*core
@@ -66,20 +84,15 @@ type pairs struct {
 // acquire writes the rules between the session's agents, for at least the number of paths that the
 // session requests. After each success, the caller has to call release.
 func (s *pairs) acquire(ctx context.Context, ss *session) error {
-	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
-	key := pairKey(xAddr, yAddr)
 	s.mu.Lock()
-	p := s.all[key]
-	if p == nil {
-		p = &pair{key: key, treatments: map[pairTreatment]int{}}
-		s.all[key] = p
-	}
+	ends := ss.ends()
+	p := s.of(ends.key())
 	p.users++
 	first := p.users == 1
-	ss.pair = key
+	ss.pair = p.key
 	s.countTreatments(ss)
 	s.mu.Unlock()
-	want, err := s.steering(ss)
+	want, err := s.steering(ends)
 	if err == nil {
 		err = s.apply(ctx, p, want)
 	}
@@ -92,6 +105,49 @@ func (s *pairs) acquire(ctx context.Context, ss *session) error {
 		s.divide.Wake()
 	}
 	return nil
+}
+
+// of returns the pair with a key, and creates it if necessary. The lock is held.
+func (s *pairs) of(key string) *pair {
+	p := s.all[key]
+	if p == nil {
+		p = &pair{key: key, treatments: map[pairTreatment]int{}}
+		s.all[key] = p
+	}
+	return p
+}
+
+// hold writes the rules between two agents, or new ones if their path has changed, and keeps them
+// without sessions until the pair is dropped.
+func (s *pairs) hold(ctx context.Context, ends pairEnds) error {
+	s.mu.Lock()
+	p := s.of(ends.key())
+	p.held = true
+	s.mu.Unlock()
+	want, err := s.steering(ends)
+	if err == nil && len(want.Paths) == 0 && len(p.current().Paths) > 0 {
+		return nil // the old rules stay until there is another path
+	}
+	if err == nil {
+		err = s.apply(ctx, p, want)
+	}
+	if err != nil {
+		return fmt.Errorf("%w, between the agents: %w", errRules, err)
+	}
+	return nil
+}
+
+// drop undoes hold.
+func (s *pairs) drop(ctx context.Context, key string) {
+	s.mu.Lock()
+	p := s.all[key]
+	if p != nil {
+		p.held = false
+	}
+	s.mu.Unlock()
+	if p != nil {
+		s.remove(ctx, p)
+	}
 }
 
 // notePaths stores the paths between the session's agents in the session, for its record.
@@ -107,16 +163,16 @@ func (s *pairs) notePaths(ss *session, steering Steering) {
 	}
 }
 
-// steering computes the steering between the session's agents. If the topology has no path between
-// them, or a router is on it, a network that this controller does not manage connects the agents,
-// and no rules are needed.
-func (s *pairs) steering(ss *session) (Steering, error) {
+// steering computes the steering between two agents. If the topology has no path between them, or a
+// router is on it, a network that this controller does not manage connects the agents, and no rules
+// are needed.
+func (s *pairs) steering(ends pairEnds) (Steering, error) {
 	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
-	a, from := terminal(ss.client, xAddr)
-	b, to := terminal(ss.server, yAddr)
+	xAddr, yAddr := ends.clientAddr, ends.serverAddr
+	a, from := terminal(ends.client, xAddr)
+	b, to := terminal(ends.server, yAddr)
 	if yAddr.Less(xAddr) {
 		a, from, b, to = b, to, a, from
 	}
@@ -124,10 +180,10 @@ func (s *pairs) steering(ss *session) (Steering, error) {
 		return Steering{}, fmt.Errorf("%v or %v has not been found in the network", xAddr, yAddr)
 	}
 	st := Steering{X: a, Y: b}
-	if !ss.Layout.PeersRouted {
-		st.Paths = routes(top, from, to, max(ss.Tuning.Paths, 1), s.config.metric())
+	if !ends.routed {
+		st.Paths = routes(top, from, to, ends.paths, s.config.metric())
 	}
-	if p := s.all[ss.pair]; p != nil {
+	if p := s.all[ends.key()]; p != nil {
 		st.addTreatments(p.sortedTreatments(), s.treatments.Queue)
 	}
 	return st, nil
@@ -229,7 +285,7 @@ func (s *pairs) remove(ctx context.Context, p *pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.mu.Lock()
-	unused := p.users == 0 && s.all[p.key] == p
+	unused := p.users == 0 && !p.held && s.all[p.key] == p
 	s.mu.Unlock()
 	if !unused || !p.applied {
 		return
@@ -246,13 +302,13 @@ func (s *pairs) remove(ctx context.Context, p *pair) {
 // changed.
 func (s *pairs) reroute(ctx context.Context, ss *session) {
 	s.mu.Lock()
-	p := s.all[ss.pair]
+	p, ends := s.all[ss.pair], ss.ends()
 	s.mu.Unlock()
 	if p == nil {
 		return
 	}
 	was := p.current()
-	want, err := s.steering(ss)
+	want, err := s.steering(ends)
 	if err != nil || len(want.Paths) == 0 && len(was.Paths) > 0 {
 		return
 	}
@@ -288,25 +344,26 @@ func valid(top *topology.Topology, paths [][]network.Hop) bool {
 	return true
 }
 
-// knownPaths returns the network's knowledge about the paths between a session's agents, in the
-// direction in which the agent from sends. Agents that have never exchanged data start at the rates
-// of these paths.
-func (s *pairs) knownPaths(ss *session, from agentapi.Role) []agentapi.Path {
-	top := s.net.Topology()
-	s.mu.Lock()
-	own, peer := ss.agent(from), ss.agent(other(from))
-	_, a := terminal(own, ss.Layout.side(from).Agent)
-	_, b := terminal(peer, ss.Layout.side(other(from)).Agent)
-	routed, n, metric := ss.Layout.PeersRouted, max(ss.Tuning.Paths, 1), s.config.metric()
-	key := pairKey(ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent)
-	s.mu.Unlock()
-	if routed {
+// knownPaths returns the network's knowledge about the paths between two agents, in the direction in
+// which the agent from sends. Agents that have never exchanged data start at the rates of these
+// paths.
+func (s *pairs) knownPaths(ends pairEnds, from agentapi.Role) []agentapi.Path {
+	if ends.routed {
 		return nil
 	}
-	sharers := s.sharers(key, time.Now())
+	top := s.net.Topology()
+	s.mu.Lock()
+	_, a := terminal(ends.client, ends.clientAddr)
+	_, b := terminal(ends.server, ends.serverAddr)
+	metric := s.config.metric()
+	s.mu.Unlock()
+	if from == agentapi.RoleServer {
+		a, b = b, a
+	}
+	sharers := s.sharers(ends.key(), time.Now())
 	var out []agentapi.Path
 	known := false
-	for _, hops := range routes(top, a, b, n, metric) {
+	for _, hops := range routes(top, a, b, ends.paths, metric) {
 		path := estimatePath(top, hops, sharers)
 		out, known = append(out, path), known || path != agentapi.Path{}
 	}

@@ -27,6 +27,7 @@ type Record struct {
 	ClassDown   string         `json:"class_down,omitempty" doc:"The same for the server's packets"`
 	Connections int            `json:"connections,omitempty" doc:"Connections in use between the agents"`
 	Why         string         `json:"why_connections,omitempty" doc:"Why this number of connections"`
+	Warm        int            `json:"connections_warm,omitempty" doc:"Connections that were open before the session, so that it did not wait for them"`
 
 	StartUp   string `json:"start_up,omitempty" doc:"How fast the client's agent began to send to the other, and why"`
 	StartDown string `json:"start_down,omitempty" doc:"The same for the server's agent"`
@@ -61,7 +62,7 @@ func (ss *session) record() Record {
 	client, server := ss.last[agentapi.RoleClient], ss.last[agentapi.RoleServer]
 	r.BytesUp, r.BytesDown = max(client.BytesUp, server.BytesUp), max(client.BytesDown, server.BytesDown)
 	r.Resent, r.Lost = client.ChunksResent+server.ChunksResent, client.ConnsLost+server.ConnsLost
-	r.Connections, r.Why = client.Connections, client.Why
+	r.Connections, r.Why, r.Warm = client.Connections, client.Why, client.ConnsWarm
 	r.StartUp, r.StartDown = client.Start, server.Start
 	if ss.state == StateEnded {
 		now := time.Now()

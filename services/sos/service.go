@@ -63,6 +63,7 @@ type Service struct {
 	reconciler     *reconciler
 	setups         *setups
 	sharing        *sharing
+	warming        *warming
 	strayRules     *persistentRules[strayRules]
 	takeoverResult takeover
 	loaded         chan struct{} // closed when the stored state has been read
@@ -80,7 +81,7 @@ func New(o Options) (*Service, error) {
 	o.Linger = cmp.Or(o.Linger, 200*time.Millisecond)
 	c := &core{
 		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o, treatments: o.Treatments,
-		resync: kit.NewLoop(), divide: kit.NewLoop(), tasks: tasks.New(), config: DefaultConfig(),
+		resync: kit.NewLoop(), divide: kit.NewLoop(), warmUp: kit.NewLoop(), tasks: tasks.New(), config: DefaultConfig(),
 	}
 	c.ctx = c.tasks.Context()
 	s := &Service{core: c, selection: newSelection(c), sessions: newSessions(c), strayRules: newStrayRules(c), loaded: make(chan struct{})}
@@ -91,6 +92,7 @@ func New(o Options) (*Service, error) {
 	s.reconciler = &reconciler{core: c, sessions: s.sessions, pairs: s.pairs, endings: s.endings}
 	s.setups = &setups{core: c, logLimit: rate.NewLimiter(maxLogged, maxLogged), sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, reconciler: s.reconciler, active: make(chan struct{}, maxActiveSetups)}
 	s.sharing = newSharing(c, s.sessions, s.pairs)
+	s.warming = &warming{core: c, selection: s.selection, sessions: s.sessions, history: s.history, pairs: s.pairs, setups: s.setups}
 	c.agents = s.newRegistry()
 	c.metrics = newMetrics(s)
 	c.treatments.Subscribe(Name, c.wake)
@@ -119,6 +121,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.start(s.history.run)
 	s.takeOver(s.ctx)
 	s.start(s.sharing.run)
+	s.start(s.warming.run)
 	s.mu.Lock()
 	s.running, s.began = true, time.Now()
 	s.mu.Unlock()

@@ -166,13 +166,16 @@ func (x *setup) prepare(ctx context.Context) (pass []int, err error) {
 	key := agentapi.NewKey()
 	var replies [2]agentapi.PrepareReply
 	marks := [2]agentapi.Marks{l.marks(roles[0]), l.marks(roles[1])}
+	x.mu.Lock()
+	ends := ss.ends()
+	x.mu.Unlock()
 	errs := agents.Together(ctx, time.Duration(x.cfg.PrepareTimeout), ss.agents(), func(ctx context.Context, i int, a *agent) (err error) {
 		peer := other(roles[i])
 		ports := ss.agent(peer).State().Status.DataPorts
 		replies[i], err = a.Client.Prepare(ctx, agentapi.PrepareRequest{
 			ID: ss.id, Key: key, Role: roles[i], Client: ss.flow.client, Server: ss.flow.server,
 			Peer:   agentapi.Peer{Addr: l.side(peer).Agent, DataPorts: ports[:min(len(ports), max(ss.Tuning.Paths, 1))]},
-			Paths:  x.pairs.knownPaths(ss, roles[i]),
+			Paths:  x.pairs.knownPaths(ends, roles[i]),
 			Params: ss.Tuning.params(), Idle: x.cfg.Idle, PeerTimeout: x.cfg.PeerTimeout, Context: about, Marks: marks[i],
 		})
 		return err

@@ -47,6 +47,7 @@ func newProcessWorld(t testing.TB, top lab.Topology) *processWorld {
 	p.start()
 	w.controller = &controller{rest: p.client()}
 	t.Cleanup(w.rest.Close)
+	w.coldStart()
 	for _, host := range []string{"x", "y"} {
 		w.startAgent(host, nil)
 		w.addAgent(host)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
@@ -66,6 +67,7 @@ type options struct {
 	agent    func(*agent.Config) // changes every agent's configuration
 	quiet    bool                // the test calls allow itself
 	noAgents bool                // the test starts agents itself
+	warm     bool                // agents have connections before their first session, and so rules
 }
 
 // entry is a specification of a whitelist entry.
@@ -90,6 +92,9 @@ func newWorld(t testing.TB, top lab.Topology, o options) *world {
 		}
 		w.stop()
 	})
+	if !o.warm {
+		w.coldStart()
+	}
 	if !o.noAgents {
 		for _, h := range hosts {
 			w.startAgent(h, o.agent)
@@ -100,6 +105,15 @@ func newWorld(t testing.TB, top lab.Topology, o options) *world {
 		w.allow(nil)
 	}
 	return w
+}
+
+// coldStart makes agents open no connections before their first session, so that they have no rules
+// then.
+func (w *world) coldStart() {
+	w.t.Helper()
+	if err := w.rest.Do(w.t.Context(), http.MethodPatch, "/api/v1/sos/config", sos.ConfigChange{WarmPeers: new(0)}, nil); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // describe logs the state of a world in which a test has failed.

@@ -38,6 +38,8 @@ func sosCommand(app *commands.App) *cobra.Command {
 		}),
 		turn("enable", "Take new connections"),
 		turn("disable", "Take no new connections; sessions under way go on"),
+		commands.Get(app, "warm", "List the pairs of agents that have connections before their first session", sosPath+"warm", commands.Table[sos.WarmInfo](
+			"client_agent=FROM server_agent=TO client_address server_address connections since error")),
 		sosPathsCommand(app), sosSessionsCommand(app), sosWhitelistCommand(app), agents, sosConfigCommand(app))
 }
 
