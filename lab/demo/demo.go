@@ -132,6 +132,9 @@ func (d *demo) compare(ctx context.Context) ([]outcome, error) {
 	if _, err := d.parts.Whitelist(ctx, d.lab.Host("server").Addr(), webPort, sos.Tuning{}); err != nil {
 		return nil, err
 	}
+	if err := testbed.AwaitWarm(ctx, d.parts, "x", "y", time.Time{}); err != nil {
+		return nil, err
+	}
 	carried, err := d.download(ctx, "SOS")
 	if err != nil {
 		return nil, err

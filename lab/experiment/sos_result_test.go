@@ -63,7 +63,7 @@ func TestStartPlan(t *testing.T) {
 		t.Errorf("quick: %+v %v", p, err)
 	}
 	p, err = planStart(&Env{Scale: Normal})
-	if err != nil || len(p.cells()) != 2*2*(5*7+2*2) {
+	if err != nil || len(p.cells()) != 2*2*(5*7+2*2+2) {
 		t.Errorf("normal: %d transfers, %v", len(p.cells()), err)
 	}
 	if _, err := planStart(&Env{Scale: Quick, Only: Only{"way": {wayHalved}}}); err == nil || !strings.Contains(err.Error(), "size=50") {

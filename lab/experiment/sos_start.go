@@ -38,12 +38,16 @@ const (
 	plainRate = 1e10
 	wayProxy  = "haproxy BBR 128 MB"
 	// These are the ways of SOS: by agents that know nothing of the path, by agents whose
-	// controller knows the link's capacity, and by agents that have carried a transfer before; in
-	// two further ways the link had twice or half its rate during that transfer, and in the last two
+	// controller knows the link's capacity, by the same without connections before the transfer, and
+	// by agents that have carried a transfer before; in two further ways the link had twice or half its rate during that transfer, and in the last two
 	// its rate is halved or doubled in the middle of the transfer that is measured.
 	wayUnknownPath, wayKnownLink, wayKnownPath = "SOS (unknown path)", "SOS (known link)", "SOS (known path)"
+	wayNoConnections                           = "SOS (known link without connections)"
 	wayTwice, wayHalf                          = "SOS (twice the rate known)", "SOS (half the rate known)"
 	wayHalved, wayDoubled                      = "SOS (rate halved meanwhile)", "SOS (rate doubled meanwhile)"
+
+	// shortMegabytes is the largest file that is carried without connections before.
+	shortMegabytes = 5
 
 	directionDown = "down"
 	directionUp   = "up"
@@ -84,14 +88,14 @@ func planStart(env *Env) (p startPlan, err error) {
 	p.megabytes, errs[1] = chosenOr(env.Only, "size", sizes, pick(env.Scale, sizes[:2], sizes, sizes), strconv.Itoa)
 	directions := []string{directionDown, directionUp}
 	p.directions, errs[2] = chosenOr(env.Only, "direction", directions, pick(env.Scale, directions[:1], directions, directions), text)
-	p.ways, errs[3] = chosen(env.Only, "way", []string{wayDirect, wayProxy, wayUnknownPath, wayKnownLink, wayKnownPath, wayTwice, wayHalf, wayHalved, wayDoubled}, text)
+	p.ways, errs[3] = chosen(env.Only, "way", []string{wayDirect, wayProxy, wayUnknownPath, wayKnownLink, wayNoConnections, wayKnownPath, wayTwice, wayHalf, wayHalved, wayDoubled}, text)
 	p.times = pick(env.Scale, 1, 5, 5)
 	if err := errors.Join(errs[:]...); err != nil {
 		return p, err
 	}
 	cells := p.cells()
 	if len(cells) == 0 {
-		return p, fmt.Errorf("the link's rate changes only during transfers of %v MB: choose size=%d", changedSizes, changedSizes[0])
+		return p, fmt.Errorf("nothing is to be measured: the link's rate changes only during transfers of %v MB (choose size=%d), and %q is measured up to %d MB", changedSizes, changedSizes[0], wayNoConnections, shortMegabytes)
 	}
 	p.ways = slices.DeleteFunc(p.ways, func(way string) bool {
 		return !slices.ContainsFunc(cells, func(c startCell) bool { return c.way == way })
@@ -134,7 +138,7 @@ func runStart(ctx context.Context, env *Env) (*Result, error) {
 	}
 	for _, told := range []bool{false, true} {
 		part := p
-		part.ways = slices.DeleteFunc(slices.Clone(p.ways), func(way string) bool { return (way == wayKnownLink) != told })
+		part.ways = slices.DeleteFunc(slices.Clone(p.ways), func(way string) bool { return (way == wayKnownLink || way == wayNoConnections) != told })
 		if len(part.cells()) == 0 {
 			continue
 		}
@@ -275,10 +279,17 @@ func (rig *startRig) at(way string) netip.AddrPort {
 // transfer makes one transfer in the cell's way. If the agents must not know the path, transfer
 // restarts them before.
 func (rig *startRig) transfer(ctx context.Context, c startCell) (r startRun, err error) {
-	if c.way == wayUnknownPath || c.way == wayKnownLink {
-		if err := rig.restartAgents(ctx); err != nil {
-			return r, err
+	switch c.way {
+	case wayUnknownPath, wayKnownLink:
+		err = rig.restartAgents(ctx)
+	case wayNoConnections:
+		if err = rig.WarmPeers(ctx, 0); err == nil {
+			defer func() { err = errors.Join(err, rig.WarmPeers(ctx, sos.DefaultConfig().WarmPeers)) }()
+			err = rig.restartAgentsOnly(ctx)
 		}
+	}
+	if err != nil {
+		return r, err
 	}
 	upwards := c.direction == directionUp
 	r.crossing, err = rig.crossed(ctx, upwards, func() error {
@@ -293,8 +304,18 @@ func (rig *startRig) transfer(ctx context.Context, c startCell) (r startRun, err
 	return r, err
 }
 
-// restartAgents restarts the agents, so that they know no path.
+// restartAgents restarts the agents, so that they know no path, and waits until they have opened
+// connections to each other, as agents do that have been running for some seconds.
 func (rig *startRig) restartAgents(ctx context.Context) error {
+	begun := time.Now()
+	if err := rig.restartAgentsOnly(ctx); err != nil {
+		return err
+	}
+	return testbed.AwaitWarm(ctx, rig.Deployment, "x1", "y1", begun)
+}
+
+// restartAgentsOnly restarts the agents.
+func (rig *startRig) restartAgentsOnly(ctx context.Context) error {
 	for _, host := range []string{"x1", "y1"} {
 		if err := testbed.RestartAgent(ctx, rig.Deployment, host); err != nil {
 			return err

@@ -30,8 +30,12 @@ var changedSizes = []int{50, 500}
 // changes reports whether the link's rate changes in the middle of the cell's transfer.
 func (c startCell) changes() bool { return c.way == wayHalved || c.way == wayDoubled }
 
-// isMeasured reports whether the cell is one that the experiment measures.
+// isMeasured reports whether the cell is one that the experiment measures. What connections save at the
+// beginning shows in short transfers only.
 func (c startCell) isMeasured() bool {
+	if c.way == wayNoConnections && c.megabytes > shortMegabytes {
+		return false
+	}
 	return !c.changes() || slices.Contains(changedSizes, c.megabytes)
 }
 

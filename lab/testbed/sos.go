@@ -179,6 +179,27 @@ func RestartAgent(ctx context.Context, d *Deployment, host string) error {
 	return d.waitAgents(ctx)
 }
 
+// AwaitWarm waits until the agent of the host from has at least two connections to that of the host
+// to which were opened after the given time, before a session needs them.
+func AwaitWarm(ctx context.Context, d *Deployment, from, to string, after time.Time) error {
+	return Poll(ctx, fmt.Sprintf("connections from agent %s to %s", from, to), func() error {
+		var all []sos.WarmInfo
+		if err := d.Get(ctx, sosPath+"/warm", &all); err != nil {
+			return err
+		}
+		for _, w := range all {
+			if w.ClientAgent != from || w.ServerAgent != to {
+				continue
+			}
+			if w.Error != "" || w.Connections < 2 || w.Since.Before(after) {
+				return fmt.Errorf("%d since %v: %s", w.Connections, w.Since, w.Error)
+			}
+			return nil
+		}
+		return errors.New("the pair is not likely")
+	})
+}
+
 // Poll calls f until it returns nil, for at most readyWithin.
 func Poll(ctx context.Context, what string, f func() error) error {
 	return PollFor(ctx, readyWithin, what, f)
@@ -214,6 +235,11 @@ func everyone(server netip.Addr) string {
 func (d *Deployment) NearByHops(ctx context.Context) error {
 	hops := network.MetricHops.String()
 	return d.Do(ctx, http.MethodPatch, sosPath+"/config", sos.ConfigChange{Metric: &hops}, nil)
+}
+
+// WarmPeers sets the number of peers with which agents have connections before the first session.
+func (d *Deployment) WarmPeers(ctx context.Context, peers int) error {
+	return d.Do(ctx, http.MethodPatch, sosPath+"/config", sos.ConfigChange{WarmPeers: &peers}, nil)
 }
 
 // Unlist removes a whitelist entry.
