@@ -27,7 +27,7 @@ func TestDemo(t *testing.T) {
 		if err := Run(t.Context(), o); err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
-		for _, want := range []string{"direct  [####", "SOS     [####", "server talked to", "times as fast"} {
+		for _, want := range []string{"direct  [####", "SOS     [####", "again   [####", "server talked to", "times as fast"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("the demo does not say %q:\n%s", want, out.String())
 			}

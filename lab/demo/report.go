@@ -18,7 +18,7 @@ type outcome struct {
 	same     bool           // reports whether the SHA-256 of the received file is that of the served one
 }
 
-// printReport prints both downloads beside each other.
+// printReport prints the downloads beside each other.
 func printReport(out io.Writer, linkRate float64, outcomes []outcome) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	row := func(label string, cell func(outcome) string) {
