@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/sluice-net/sluice/internal/sources"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -28,47 +30,24 @@ type PortLimits struct{ Port, Switch, All EventRate }
 // time, the rest share the rate of one port. Its methods may be called concurrently.
 type PortLimiter struct {
 	mu          sync.Mutex
-	ports       sources.Table[network.PortRef, bucket]
-	switches    sources.Table[openflow.DatapathID, bucket]
-	others, all *bucket
+	ports       sources.Table[network.PortRef, rate.Limiter]
+	switches    sources.Table[openflow.DatapathID, rate.Limiter]
+	others, all *rate.Limiter
 	latest      time.Time // the latest arrival
-}
-
-// bucket is a token bucket, stored as the time at which it will be full again.
-type bucket struct {
-	interval time.Duration // in which one token is added
-	most     time.Duration // how long it may take to be full again if there is a token left
-	fullAt   time.Time
-}
-
-// newBucket returns a full bucket.
-func newBucket(r EventRate) *bucket {
-	interval := time.Duration(float64(time.Second) / r.PerSecond)
-	return &bucket{interval: interval, most: time.Duration(r.Burst-1) * interval}
-}
-
-// take takes a token, and reports whether there was one.
-func (b *bucket) take(now time.Time) bool {
-	if b.fullAt.Before(now) {
-		b.fullAt = now
-	}
-	if b.fullAt.Sub(now) > b.most {
-		return false
-	}
-	b.fullAt = b.fullAt.Add(b.interval)
-	return true
 }
 
 // NewPortLimiter returns a limiter that has seen no packet.
 func NewPortLimiter(l PortLimits) *PortLimiter {
-	limiter := func(r EventRate) func() *bucket { return func() *bucket { return newBucket(r) } }
+	limiter := func(r EventRate) func() *rate.Limiter {
+		return func() *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
+	}
 	// A bucket that has been unused for as long as it takes to fill is the same as a new one.
 	full := func(r EventRate) time.Duration {
 		return time.Duration(float64(r.Burst)/r.PerSecond*float64(time.Second)) + time.Second
 	}
 	return &PortLimiter{
-		ports:    sources.Table[network.PortRef, bucket]{New: limiter(l.Port), Most: maxLimited, ForgetAfter: full(l.Port)},
-		switches: sources.Table[openflow.DatapathID, bucket]{New: limiter(l.Switch), Most: maxLimited, ForgetAfter: full(l.Switch)},
+		ports:    sources.Table[network.PortRef, rate.Limiter]{New: limiter(l.Port), Most: maxLimited, ForgetAfter: full(l.Port)},
+		switches: sources.Table[openflow.DatapathID, rate.Limiter]{New: limiter(l.Switch), Most: maxLimited, ForgetAfter: full(l.Switch)},
 		others:   limiter(l.Port)(), all: limiter(l.All)(),
 	}
 }
@@ -81,6 +60,6 @@ func (l *PortLimiter) Allow(at network.PortRef, arrived time.Time) bool {
 		arrived = l.latest // packets of several switches arrive out of order; time must not count twice
 	}
 	l.latest = arrived
-	return cmp.Or(l.ports.Find(at, arrived), l.others).take(arrived) &&
-		cmp.Or(l.switches.Find(at.Switch, arrived), l.others).take(arrived) && l.all.take(arrived)
+	return cmp.Or(l.ports.Find(at, arrived), l.others).AllowN(arrived, 1) &&
+		cmp.Or(l.switches.Find(at.Switch, arrived), l.others).AllowN(arrived, 1) && l.all.AllowN(arrived, 1)
 }
