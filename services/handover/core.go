@@ -204,11 +204,12 @@ func (s *core) enqueue(id string, job func(context.Context)) {
 }
 
 // reportRefused logs a refused message and publishes an event about it. Anybody can send such
-// messages, so both are rate limited; the next report says how many were left out.
-func (s *core) reportRefused(kind, text string, attrs map[string]any) {
+// messages, so both are rate limited; the next report says how many were left out. It reports whether
+// the message was not left out.
+func (s *core) reportRefused(kind, text string, attrs map[string]any) bool {
 	skipped, turn := s.warnings.Turn(time.Now())
 	if !turn {
-		return
+		return false
 	}
 	if skipped > 0 {
 		attrs["left_out"] = skipped
@@ -219,6 +220,7 @@ func (s *core) reportRefused(kind, text string, attrs map[string]any) {
 	}
 	s.log.Warn(text, args...)
 	s.publish(kind, attrs)
+	return true
 }
 
 // notifyLeft tells the protocol between domains that a device has left.

@@ -30,7 +30,6 @@ func TestDeclinedAddressesComeBack(t *testing.T) {
 	}
 	sub := r.bus.Subscribe(0)
 	other := openflow.MAC{2, 0xee, 0, 0, 0, 1}
-	w.SetHost(network.Host{MAC: other, IPs: []netip.Addr{fixed}, At: edge4})
 	m, err := dhcpv4.New(dhcpv4.WithHwAddr(mac1[:]), dhcpv4.WithMessageType(dhcpv4.MessageTypeDecline), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(fixed.AsSlice())))
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +44,8 @@ func TestDeclinedAddressesComeBack(t *testing.T) {
 			return slices.Contains(all, kind)
 		}
 	}
+	r.eventually("the device to be without an address", told("handover.device.detached"))
+	w.SetHost(network.Host{MAC: other, IPs: []netip.Addr{fixed}, At: edge4})
 	ahead.Store(int64(15 * time.Second))
 	r.eventually("the conflict to be told", told("handover.address.conflict"))
 	if quarantined() != 1 {
