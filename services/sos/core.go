@@ -2,6 +2,7 @@ package sos
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -30,6 +31,8 @@ const (
 	undoTimeout = time.Second
 	// rerouteTimeout bounds the time to write one new path.
 	rerouteTimeout = 5 * time.Second
+	// agentsAtOnce is the number of agents that are asked at once.
+	agentsAtOnce = 16
 )
 
 // registry holds the agents of SOS, and agent is one of these agents.
@@ -37,6 +40,13 @@ type (
 	registry = agents.Registry[*agentapi.Client, agentapi.SessionRecord, agentapi.Live]
 	agent    = agents.Agent[*agentapi.Client]
 )
+
+// eachUp calls ask for those of some agents that are up, for several at the same time, and waits until
+// all calls have returned.
+func eachUp(some iter.Seq[*agent], ask func(*agent)) {
+	up := slices.DeleteFunc(slices.Collect(some), func(a *agent) bool { return a.State().Liveness != agents.Up })
+	tasks.Each(up, agentsAtOnce, ask)
+}
 
 // core holds what all parts of the service share.
 type core struct {

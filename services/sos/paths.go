@@ -10,18 +10,12 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
-	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/kit/control"
 )
 
-const (
-	// pathsTimeout bounds how long an agent may take to list its paths.
-	pathsTimeout = 5 * time.Second
-	// listsAtOnce bounds the number of agents that are asked for their paths at once.
-	listsAtOnce = 16
-)
+// pathsTimeout bounds how long an agent may take to list its paths.
+const pathsTimeout = 5 * time.Second
 
 // PathInfo is an agent's knowledge about one of its paths, as the API shows it.
 type PathInfo struct {
@@ -68,11 +62,10 @@ func (s *Service) getPaths(ctx context.Context, in *byName) (*kit.Body[[]PathInf
 
 // getAllPaths asks all agents that are up for their paths.
 func (s *Service) getAllPaths(ctx context.Context, _ *kit.Nothing) (*kit.Body[AllPaths], error) {
-	up := slices.DeleteFunc(slices.Clone(s.agents.List()), func(a *agent) bool { return a.State().Liveness != agents.Up })
 	names := s.agentNames()
 	var mu sync.Mutex
 	all := AllPaths{Paths: []PathInfo{}, Unanswered: []string{}}
-	tasks.Each(up, listsAtOnce, func(a *agent) {
+	eachUp(slices.Values(s.agents.List()), func(a *agent) {
 		list, err := pathsOf(ctx, a, names)
 		mu.Lock()
 		defer mu.Unlock()

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
-	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
@@ -24,9 +22,8 @@ const (
 	shareEvery, shareDebounce = time.Second, 100 * time.Millisecond
 	// limitLifetime is how long agents keep a limit if the controller does not repeat it.
 	limitLifetime = agentapi.Duration(5 * time.Second)
-	// limitTimeout bounds the time to set the limits of one agent, and limitsAtOnce the number of
-	// agents whose limits are set at once.
-	limitTimeout, limitsAtOnce = time.Second, 16
+	// limitTimeout bounds the time to set the limits of one agent.
+	limitTimeout = time.Second
 	// A new sender counts as one that sends as much as it may for newSender.
 	newSender = 2 * time.Second
 	// A sender that sends less than it may counts with demandFactor times what it sends. One that has
@@ -309,10 +306,7 @@ func (s *sharing) send(ctx context.Context, limits map[*agent][]agentapi.Limit) 
 	s.limited = map[*agent]bool{}
 	var mu sync.Mutex
 	reports := map[senderKey]*agentapi.PathStatus{}
-	tasks.Each(slices.Collect(maps.Keys(limits)), limitsAtOnce, func(a *agent) {
-		if a.State().Liveness != agents.Up {
-			return
-		}
+	eachUp(maps.Keys(limits), func(a *agent) {
 		ctx, cancel := context.WithTimeout(ctx, limitTimeout)
 		defer cancel()
 		list, err := a.Client.Limit(ctx, agentapi.Limits{Limits: limits[a], Lifetime: limitLifetime})

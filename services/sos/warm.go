@@ -29,7 +29,8 @@ const (
 	// does not repeat its request.
 	warmLifetime = agentapi.Duration(4 * warmEvery)
 	// expectTimeout bounds the time to announce connections to one agent, and warmTimeout the time in
-	// which one agent opens connections. warmAtOnce is the number of agents that are asked at once.
+	// which one agent opens connections. warmAtOnce is the number of pairs whose rules are written at
+	// once.
 	expectTimeout, warmTimeout, warmAtOnce = 3 * time.Second, 10 * time.Second, 16
 	// Of the whitelist only maxWarmEntries active entries are considered, and of each entry only
 	// maxWarmPlaces places of clients, and of servers. The others' sessions are carried all the same.
@@ -474,12 +475,9 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxWarmError)], "")
 }
 
-// each passes the list of each agent that is up to f, several agents at once.
+// each passes the list of each agent that is up to f, with a deadline, several agents at once.
 func (s *warming) each(ctx context.Context, lists map[*agent][]agentapi.WarmPeer, timeout time.Duration, f func(context.Context, *agent, agentapi.WarmPeers)) {
-	tasks.Each(slices.Collect(maps.Keys(lists)), warmAtOnce, func(a *agent) {
-		if a.State().Liveness != agents.Up {
-			return
-		}
+	eachUp(maps.Keys(lists), func(a *agent) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		f(ctx, a, agentapi.WarmPeers{Peers: append([]agentapi.WarmPeer{}, lists[a]...), Lifetime: warmLifetime})
