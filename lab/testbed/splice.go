@@ -85,7 +85,8 @@ func relayOne(listen, next string) error {
 	return errors.Join(<-done, <-done)
 }
 
-// blocking returns a descriptor of the connection on which calls block.
+// blocking returns a duplicate of a connection's descriptor, in blocking mode, and closes the
+// connection.
 func blocking(c net.Conn) (int, error) {
 	f, err := c.(*net.TCPConn).File()
 	if err != nil {

@@ -29,8 +29,8 @@ type quarantine struct {
 	checked map[netip.Addr]quarantineCheck
 }
 
-// quarantineCheck is the latest probe of a declined address: the host that has answered, if that was
-// told.
+// quarantineCheck is the latest probe of a declined address: when it was made, and the host that has
+// answered, or zero if that host has not been reported.
 type quarantineCheck struct {
 	at     time.Time
 	holder openflow.MAC
@@ -64,12 +64,11 @@ func (q *quarantine) check(ctx context.Context) {
 		if d, known := q.registry.DeviceByMAC(mac); used && (!known || d.ID != a.Device) {
 			mu.Lock()
 			defer mu.Unlock()
-			told := checked[a.IP].holder == mac ||
-				q.reportRefused("address.conflict", "an address is kept from its device because another host uses it",
-					map[string]any{"ip": a.IP, "device": a.Device, "mac": mac})
-			if checked[a.IP] = (quarantineCheck{at: now}); told {
-				checked[a.IP] = quarantineCheck{now, mac}
+			if checked[a.IP].holder != mac && !q.reportRefused("address.conflict", "an address is kept from its device because another host uses it",
+				map[string]any{"ip": a.IP, "device": a.Device, "mac": mac}) {
+				mac = openflow.MAC{} // so that the next check reports the host
 			}
+			checked[a.IP] = quarantineCheck{now, mac}
 			return
 		}
 		if err := q.registry.Lessor.Return(ctx, a); err != nil {
