@@ -87,6 +87,7 @@ for group in "$@"; do
           python3 -c 'import ensurepip' 2>/dev/null || venv=(python3-venv=python3-venv)
           install "${venv[@]}" gcc=gcc /usr/include/stdlib.h=libc6-dev git=git unzip=unzip iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
+            gtlsserver=ngtcp2-server gtlsclient=ngtcp2-client \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base keepalived=keepalived nft=nftables mptcpize=mptcpize rsync=rsync \
             clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
             node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd redis-server=redis-server etcd=etcd-server "${cinema[@]}" "${rtsp[@]}" ;;

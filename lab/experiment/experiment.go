@@ -20,7 +20,7 @@ type Experiment struct {
 // All lists the experiments in the order in which the documentation explains them.
 func All() []Experiment {
 	return []Experiment{
-		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosClients(), sosStreams(), sosDisk(), sosPeers(), sosStart(), sosNeighbours(), sosSites(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
+		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosClients(), sosStreams(), sosDisk(), sosPeers(), sosTransports(), sosStart(), sosNeighbours(), sosSites(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
 		handoverModel(), handoverDomains(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathAfter(), multipathCut(), multipathFatTree(), multipathModel(), multipathControl(), hostIdle(),
 		mfNames(),

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/services/sos"
@@ -24,8 +23,8 @@ type table1Path struct {
 }
 
 var table1Paths = []table1Path{
-	{"path 1 (short)", "short", 59 * time.Millisecond, 8, 200, 663, 620, 622},
-	{"path 2 (long)", "long", 164 * time.Millisecond, 2, 70, 657, 615, 615},
+	{"path 1 (short)", sitePath(0), 59 * time.Millisecond, 8, 200, 663, 620, 622},
+	{"path 2 (long)", sitePath(1), 164 * time.Millisecond, 2, 70, 657, 615, 615},
 }
 
 func sosTable1() Experiment {
@@ -36,31 +35,6 @@ func sosTable1() Experiment {
 		Source:   "SOS paper 2012, table I (GENI, two paths of 59 and 164 ms; PL and PG are the two kinds of clients there)",
 		Run:      runTable1,
 	}
-}
-
-// twoPaths returns two sites joined by two links, each through a switch of its own.
-func twoPaths(mtu int) lab.Topology {
-	t := lab.Topology{
-		Name:     "table1",
-		Switches: []lab.Switch{{Name: "s1", Offload: true}, {Name: "s2", Offload: true}, {Name: "s3", Offload: true}, {Name: "s4", Offload: true}},
-		Hosts:    []lab.Host{ordinary(lab.Host{Name: "client"}), ordinary(lab.Host{Name: "server"}), {Name: "x1", Agent: true}, {Name: "y1", Agent: true}},
-	}
-	wire := func(a, b string) { t.Links = append(t.Links, lab.Both(a, b, delayline.Params{})) }
-	wire("client", "s1")
-	wire("x1", "s1")
-	wire("server", "s2")
-	wire("y1", "s2")
-	for i, p := range table1Paths {
-		middle := fmt.Sprintf("s%d", i+3)
-		long := lab.Both("s1", middle, delayline.Params{Rate: table1Rate, Delay: p.rtt / 2})
-		long.Name = p.link
-		t.Links = append(t.Links, long)
-		wire(middle, "s2")
-	}
-	for i := range t.Links {
-		t.Links[i].MTU = mtu
-	}
-	return t
 }
 
 func runTable1(ctx context.Context, env *Env) (*Result, error) {
@@ -81,7 +55,11 @@ func runTable1(ctx context.Context, env *Env) (*Result, error) {
 		},
 	}
 	best := 0.0
-	err = env.withSite(ctx, twoPaths(mtu), func(ctx context.Context, s *site) error {
+	paths := make([]delayline.Params, len(table1Paths))
+	for i, p := range table1Paths {
+		paths[i] = delayline.Params{Rate: table1Rate, Delay: p.rtt / 2}
+	}
+	err = env.withSite(ctx, joinedSites("table1", mtu, paths), func(ctx context.Context, s *site) error {
 		for _, p := range table1Paths {
 			if err := s.useOnly(ctx, p); err != nil {
 				return err
@@ -165,13 +143,7 @@ func (s *site) useBoth(ctx context.Context) error {
 			return err
 		}
 	}
-	return testbed.Poll(ctx, "both paths", func() error {
-		n, err := s.Links(ctx)
-		if want := 2 * 2 * len(table1Paths); err == nil && n < want {
-			err = fmt.Errorf("%d of %d links are known", n, want)
-		}
-		return err
-	})
+	return s.waitPaths(ctx, len(table1Paths))
 }
 
 // waitRTT waits until a ping from client to server takes about the given time.

@@ -80,6 +80,48 @@ func twoSites(name string, l line, pairs int) lab.Topology {
 	return t
 }
 
+// joinedSites returns two sites with an agent each (x1 and y1), which are joined by one or several
+// paths, each through a switch of its own. The links with the given properties are named by
+// sitePath.
+func joinedSites(name string, mtu int, paths []delayline.Params) lab.Topology {
+	t := lab.Topology{
+		Name:     name,
+		Switches: []lab.Switch{{Name: "s1", Offload: true}, {Name: "s2", Offload: true}},
+		Hosts:    []lab.Host{ordinary(lab.Host{Name: "client"}), ordinary(lab.Host{Name: "server"}), {Name: "x1", Agent: true}, {Name: "y1", Agent: true}},
+	}
+	wire := func(a, b string) { t.Links = append(t.Links, lab.Both(a, b, delayline.Params{})) }
+	wire("client", "s1")
+	wire("x1", "s1")
+	wire("server", "s2")
+	wire("y1", "s2")
+	for i, p := range paths {
+		middle := fmt.Sprintf("s%d", i+3)
+		t.Switches = append(t.Switches, lab.Switch{Name: middle, Offload: true})
+		long := lab.Both("s1", middle, p)
+		long.Name = sitePath(i)
+		t.Links = append(t.Links, long)
+		wire(middle, "s2")
+	}
+	for i := range t.Links {
+		t.Links[i].MTU = mtu
+	}
+	return t
+}
+
+// sitePath returns the name of the long link of path i, from 0, in joinedSites.
+func sitePath(i int) string { return fmt.Sprintf("path%d", i+1) }
+
+// waitPaths waits until the controller knows all links of joinedSites with a number of paths.
+func (s *site) waitPaths(ctx context.Context, paths int) error {
+	return testbed.Poll(ctx, "the paths", func() error {
+		n, err := s.Links(ctx)
+		if want := 2 * 2 * paths; err == nil && n < want {
+			err = fmt.Errorf("%d of %d links are known", n, want)
+		}
+		return err
+	})
+}
+
 // withHost returns a topology with one more host, at a switch.
 func withHost(t lab.Topology, h lab.Host, sw string, mtu int) lab.Topology {
 	t.Hosts = append(t.Hosts, h)

@@ -33,6 +33,8 @@ type Goodput struct {
 	BitsPerSecond float64
 	Streams       []float64 // bits per second of each stream
 	Retransmits   int       // retransmissions of the client's own TCP
+	// ClientCPU and ServerCPU are the CPU usages of iperf3 itself, in percent of one core.
+	ClientCPU, ServerCPU float64
 }
 
 // Mbit returns the goodput in Mbit/s.
@@ -107,6 +109,10 @@ func (t Transfer) parse(text []byte) (Goodput, error) {
 			Sent struct {
 				Retransmits int `json:"retransmits"`
 			} `json:"sum_sent"`
+			CPU struct {
+				Client float64 `json:"host_total"`
+				Server float64 `json:"remote_total"`
+			} `json:"cpu_utilization_percent"`
 		} `json:"end"`
 		Server struct {
 			Error     string `json:"error"`
@@ -124,7 +130,7 @@ func (t Transfer) parse(text []byte) (Goodput, error) {
 			return Goodput{}, errors.New(text)
 		}
 	}
-	g := Goodput{Retransmits: report.End.Sent.Retransmits}
+	g := Goodput{Retransmits: report.End.Sent.Retransmits, ClientCPU: report.End.CPU.Client, ServerCPU: report.End.CPU.Server}
 	var all mean
 	var streams []mean
 	for _, i := range report.Server.Intervals {

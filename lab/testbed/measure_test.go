@@ -20,14 +20,14 @@ func (localhost) Command(ctx context.Context, name string, args ...string) *exec
 }
 
 func TestParseIperf(t *testing.T) {
-	report := `{"end":{"sum_sent":{"retransmits":7}},"server_output_json":{"intervals":[
+	report := `{"end":{"sum_sent":{"retransmits":7},"cpu_utilization_percent":{"host_total":20.5,"remote_total":40}},"server_output_json":{"intervals":[
 	  {"sum":{"start":0,"seconds":1,"bytes":9e6},"streams":[{"seconds":1,"bytes":9e6},{"seconds":1,"bytes":0}]},
 	  {"sum":{"start":0.999,"seconds":1,"bytes":3e6},"streams":[{"seconds":1,"bytes":1e6},{"seconds":1,"bytes":2e6}]},
 	  {"sum":{"start":1.999,"seconds":2,"bytes":3e6},"streams":[{"seconds":2,"bytes":1e6},{"seconds":2,"bytes":2e6}]},
 	  {"sum":{"start":3.999,"seconds":0.8,"bytes":5e4},"streams":[{"seconds":0.8,"bytes":5e4},{"seconds":0.8,"bytes":0}]}]}}`
 	run := Transfer{Omit: time.Second, Time: 3 * time.Second}
 	g, err := run.parse([]byte(report))
-	if err != nil || g.BitsPerSecond != 16e6 || g.Retransmits != 7 || len(g.Streams) != 2 || g.Streams[1] != 8*4e6/3 {
+	if err != nil || g.BitsPerSecond != 16e6 || g.Retransmits != 7 || len(g.Streams) != 2 || g.Streams[1] != 8*4e6/3 || g.ClientCPU != 20.5 || g.ServerCPU != 40 {
 		t.Errorf("report read as %+v, %v", g, err)
 	}
 	for _, bad := range []string{"", "{}", `{"error":"unable to connect"}`, `{"server_output_json":{"error":"unable to receive"}}`} {
@@ -95,6 +95,31 @@ func TestTransferThroughHAProxy(t *testing.T) {
 	}
 	if used, err := CPUTime(proxy.PID()); err != nil || used <= 0 {
 		t.Errorf("the proxy used %v of CPU, %v", used, err)
+	}
+}
+
+// TestQUICDownload downloads over loopback with the real programs.
+func TestQUICDownload(t *testing.T) {
+	for _, program := range []string{"gtlsserver", "gtlsclient", "ss"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s", program)
+		}
+	}
+	server, err := StartQUICServer(t.Context(), localhost{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:22003"), "bbr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	before, err := CPUTime(server.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := server.Download(t.Context(), localhost{}, 50_000_000)
+	if err != nil || d.Total <= 0 || d.ClientCPU <= 0 {
+		t.Fatalf("measured %+v, %v", d, err)
+	}
+	if after, err := CPUTime(server.PID()); err != nil || after <= before {
+		t.Errorf("the server used %v of CPU, %v", after-before, err)
 	}
 }
 

@@ -18,9 +18,8 @@ import (
 // depend on the transport: they need several ordered reliable byte streams.
 //
 // Payload is spliced on a connection that implements syscall.Conn, and copied on any other, such as
-// one under TLS. So a transport over MPTCP (one connection whose subflows run in parallel) would be
-// spliced like TCP, and one over QUIC (each connection a stream) would be copied, without any other
-// change.
+// one under TLS. The one transport is TCP: the section "Why TCP" of docs/topics/sos.md has the
+// measurements of QUIC and of Multipath TCP.
 type Transport interface {
 	// Name returns the name by which sessions select the transport.
 	Name() string
