@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -365,23 +364,15 @@ func (d *namesDemo) wait(ctx context.Context) error {
 
 // kept returns the number of chunks that the storage node holds for the phone.
 func (d *namesDemo) kept(ctx context.Context) (int, error) {
-	out, err := exec.CommandContext(ctx, d.Binary, "--json", "mf", "storage", "list", "--dir", d.file("custody")).Output()
+	all, err := testbed.KeptChunks(ctx, d.Binary, d.file("custody"))
 	if err != nil {
-		return 0, fmt.Errorf("what the storage node has: %w", err)
+		return 0, err
 	}
-	var all []struct {
-		Destination string
-		Chunks      int
+	n, found := all[d.names["phone"]]
+	if !found {
+		return 0, fmt.Errorf("%w: the depot keeps nothing for the phone", ErrFailed)
 	}
-	if err := json.Unmarshal(out, &all); err != nil {
-		return 0, fmt.Errorf("what the storage node has: %w", err)
-	}
-	for _, x := range all {
-		if x.Destination == d.names["phone"] {
-			return x.Chunks, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: the depot keeps nothing for the phone", ErrFailed)
+	return n, nil
 }
 
 // compress sends a text by the function that compresses it.

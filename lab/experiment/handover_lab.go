@@ -29,17 +29,25 @@ func lossy(p delayline.Params) delayline.Params {
 	return p
 }
 
-// twoAddresses makes the device one that does not use handover: it gets an address of its own on
-// each of its two interfaces, and the switches are plain learning ones.
-func twoAddresses(ctx context.Context, l *lab.Lab, d lab.MobilityDomain) (first, second netip.Addr, err error) {
+// learnAddresses makes all switches plain ones, which learn addresses and have no controller.
+func learnAddresses(ctx context.Context, l *lab.Lab) error {
 	for _, s := range l.Topology().Switches {
 		if _, err := l.Switch(s.Name).Ofctl(ctx, "add-flow", "priority=1,actions=NORMAL"); err != nil {
-			return first, second, err
+			return err
 		}
 	}
+	return nil
+}
+
+// twoAddresses makes the device one that does not use handover: it gets an address of its own on
+// each of its two interfaces, in the domains near and far, which may be the same. It reaches the
+// server of near from both.
+func twoAddresses(ctx context.Context, l *lab.Lab, near, far lab.MobilityDomain) (first, second netip.Addr, err error) {
 	device := l.Host(theDevice)
-	addrs := []netip.Addr{hostOf(d.Prefix, 101), hostOf(d.Prefix, 102)}
-	for i, a := range addrs {
+	var addrs []netip.Addr
+	for i, d := range []lab.MobilityDomain{near, far} {
+		a := hostOf(d.Prefix, uint16(101+i))
+		addrs = append(addrs, a)
 		name, table := fmt.Sprintf("eth%d", i), fmt.Sprint(101+i)
 		err := runAll(ctx, device,
 			"sysctl -qw net.ipv4.conf."+name+".arp_ignore=1 net.ipv4.conf."+name+".arp_announce=2",
@@ -52,12 +60,12 @@ func twoAddresses(ctx context.Context, l *lab.Lab, d lab.MobilityDomain) (first,
 			return first, second, err
 		}
 	}
-	err = runAll(ctx, device, fmt.Sprintf("ip route add default via %v dev eth0", d.GatewayAddr))
+	err = runAll(ctx, device, fmt.Sprintf("ip route add default via %v dev eth0", near.GatewayAddr))
 	if err != nil {
 		return first, second, err
 	}
 	for _, a := range addrs {
-		if err := awaitReachable(ctx, device, a, d.ServerAddr); err != nil {
+		if err := awaitReachable(ctx, device, a, near.ServerAddr); err != nil {
 			return first, second, err
 		}
 	}

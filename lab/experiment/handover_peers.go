@@ -24,6 +24,8 @@ const (
 	notice = 500 * time.Millisecond
 	// peersStill is how long a conversation runs before its link fails.
 	peersStill = time.Second
+	// lateLimit is the time that a message may take before it counts as late.
+	lateLimit = 200 * time.Millisecond
 	// giveUp is the time without messages after which a conversation counts as dead.
 	giveUp = 15 * time.Second
 )
@@ -84,6 +86,7 @@ const (
 type roamRun struct {
 	gap           time.Duration
 	still         time.Duration // longest gap before, which the machine itself causes
+	late          time.Duration // until messages are in time again; 0 if none has been late
 	lost, doubled int
 	dead          bool
 }
@@ -91,6 +94,7 @@ type roamRun struct {
 // roamCell holds the runs of one way, with or without notice.
 type roamCell struct {
 	gaps, still   []float64 // ms
+	late          []float64 // ms
 	lost, doubled int
 	dead          int
 }
@@ -98,6 +102,7 @@ type roamCell struct {
 func (c *roamCell) add(r roamRun) {
 	c.gaps = append(c.gaps, inMS(r.gap))
 	c.still = append(c.still, inMS(r.still))
+	c.late = append(c.late, inMS(r.late))
 	c.lost += r.lost
 	c.doubled += r.doubled
 	if r.dead {
@@ -114,6 +119,9 @@ type peersRig struct {
 	first, second netip.Addr
 	port          uint16
 	mobile        *testbed.Mobile // nil until the device has one address
+	// backlog limits the messages that may be under way when delivery counts as resumed; 0 means no
+	// limit.
+	backlog int
 }
 
 func runHandoverPeers(ctx context.Context, env *Env) (*Result, error) {
@@ -132,13 +140,16 @@ func runHandoverPeers(ctx context.Context, env *Env) (*Result, error) {
 	env.Steps(2 * len(ways))
 	err = env.withLab(ctx, lab.Mobility("rivals", o), func(ctx context.Context, l *lab.Lab) (err error) {
 		rig.lab = l
-		if rig.first, rig.second, err = twoAddresses(ctx, l, rig.domain); err != nil {
+		if err := learnAddresses(ctx, l); err != nil {
+			return err
+		}
+		if rig.first, rig.second, err = twoAddresses(ctx, l, rig.domain, rig.domain); err != nil {
 			return err
 		}
 		if err := rig.measureAll(ctx, alone, runs, cells); err != nil {
 			return err
 		}
-		return rig.withHandover(ctx, func(ctx context.Context) error {
+		return rig.withHandover(ctx, []testbed.HandoverNetwork{{Name: "home", Network: rig.domain}}, func(ctx context.Context) error {
 			return rig.measureAll(ctx, served, runs, cells)
 		})
 	})
@@ -149,27 +160,28 @@ func runHandoverPeers(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// withHandover starts the controller and the device's daemon, which gives the device one address,
-// and then calls f.
-func (rig *peersRig) withHandover(ctx context.Context, f func(context.Context) error) (err error) {
+// withHandover starts the controller of each network and the device's daemon, which gives the device
+// one address of the first network, and then calls f.
+func (rig *peersRig) withHandover(ctx context.Context, networks []testbed.HandoverNetwork, f func(context.Context) error) (err error) {
 	if err := oneAddress(ctx, rig.lab); err != nil {
 		return err
 	}
 	d, err := testbed.DeployHandover(ctx, testbed.HandoverOptions{
-		Lab: rig.lab, Binary: rig.env.Binary, LogDir: rig.env.Dir, Domains: []testbed.HandoverNetwork{{Name: "home", Network: rig.domain}},
+		Lab: rig.lab, Binary: rig.env.Binary, LogDir: rig.env.Dir, Domains: networks,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	home := d.Domains[0]
-	for _, way := range handoverWays() {
-		if err := home.PutClass(ctx, way.policy, handover.ClassSpec{Policy: way.policy}); err != nil {
-			return err
+	for _, domain := range d.Domains {
+		for _, way := range handoverWays() {
+			if err := domain.PutClass(ctx, way.policy, handover.ClassSpec{Policy: way.policy}); err != nil {
+				return err
+			}
 		}
 	}
 	rig.mobile, err = testbed.StartMobile(ctx, testbed.MobileOptions{
-		Host: rig.lab.Host(theDevice), Binary: rig.env.Binary, LogDir: rig.env.Dir, Home: home, Class: "saving",
+		Host: rig.lab.Host(theDevice), Binary: rig.env.Binary, LogDir: rig.env.Dir, Home: d.Domains[0], Class: "saving",
 		Device: theDevice, Interfaces: []string{"eth0", "eth1"},
 	})
 	if err != nil {
@@ -325,6 +337,9 @@ func (rig *peersRig) kill(ctx context.Context, p testbed.Peer, announced bool, d
 	// This span ends before the move begins, so that it does not include any of it.
 	r.still = log.Between(from.Add(-peersStill/2), from.Add(-peersStill/20)).Gap
 	r.gap, r.lost, r.doubled = report.Gap, report.Lost, report.Doubled
+	if last := log.LastLate(from, to, lateLimit); !last.IsZero() {
+		r.late = last.Sub(from)
+	}
 	return r, nil
 }
 
@@ -340,7 +355,9 @@ func (rig *peersRig) waitDelivery(ctx context.Context, p testbed.Peer) (dead boo
 		if err := tasks.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return false, err
 		}
-		if _, received := p.Count(); received-before >= pulseRate/2 && time.Since(p.LastArrival()) < 50*time.Millisecond {
+		sent, received := p.Count()
+		resumed := received-before >= pulseRate/2 && time.Since(p.LastArrival()) < 50*time.Millisecond
+		if resumed && (rig.backlog == 0 || sent-received <= rig.backlog) {
 			return false, nil
 		}
 	}

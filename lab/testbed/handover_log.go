@@ -153,6 +153,22 @@ func (l *StreamLog) Between(from, to time.Time) StreamReport {
 	return r
 }
 
+// LastLate returns the time of the last arrival of a message that was sent from one time until
+// another and took longer than limit, or the zero time if there is none.
+func (l *StreamLog) LastLate(from, to time.Time, limit time.Duration) time.Time {
+	var last int64
+	first, end := l.sentIn(from.UnixNano(), to.UnixNano())
+	for _, m := range l.messages[first:end] {
+		if m.got-m.sent > int64(limit) {
+			last = max(last, m.got)
+		}
+	}
+	if last == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, last)
+}
+
 // sentIn returns the numbers, from first until before last, of the messages sent in [begin, end).
 func (l *StreamLog) sentIn(begin, end int64) (first, last int) {
 	bySent := func(m message, at int64) int {

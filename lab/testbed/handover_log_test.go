@@ -50,6 +50,30 @@ func TestStreamLog(t *testing.T) {
 	}
 }
 
+// TestLastLate checks that the last late arrival is found, also if it is that of an overtaken message,
+// and that lost messages do not count.
+func TestLastLate(t *testing.T) {
+	d := newDeliveries()
+	sendAll(d, 100)
+	for i := range 100 {
+		switch {
+		case i == 30: // it arrives after message 40
+			d.arrived(30, sentAt(40)+2*delay)
+		case i == 35: // it is lost
+		default:
+			d.arrived(i, sentAt(i)+delay)
+		}
+	}
+	l := d.finish()
+	from, to, limit := time.Unix(0, sentAt(0)), time.Unix(0, sentAt(100)), time.Duration(delay)
+	if got, want := l.LastLate(from, to, limit), time.Unix(0, sentAt(40)+2*delay); !got.Equal(want) {
+		t.Errorf("LastLate(%v) = %v, want %v", limit, got, want)
+	}
+	if got := l.LastLate(time.Unix(0, sentAt(31)), to, limit); !got.IsZero() {
+		t.Errorf("LastLate of messages sent later = %v, want the zero time", got)
+	}
+}
+
 // TestGapIsBeyondTheSendersSpacing checks that a sender that was late makes no gap, and that
 // packets that wait on their way make one.
 func TestGapIsBeyondTheSendersSpacing(t *testing.T) {

@@ -1,6 +1,10 @@
 package testbed
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -20,4 +24,25 @@ func IssueNode(d *Deployment, host, name, dir string) (pki.Files, error) {
 	}
 	own := filepath.Join(dir, name)
 	return pki.Files{Cert: own + ".crt", Key: own + ".key", CA: filepath.Join(d.dir, "ca.crt")}, pair.Write(dir, name)
+}
+
+// KeptChunks returns the number of chunks that the storage node with a folder holds for each name.
+// binary is the path of sluice. The node may be running.
+func KeptChunks(ctx context.Context, binary, dir string) (map[string]int, error) {
+	out, err := exec.CommandContext(ctx, binary, "--json", "mf", "storage", "list", "--dir", dir).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the chunks of the storage node in %s: %w", dir, err)
+	}
+	var all []struct {
+		Destination string
+		Chunks      int
+	}
+	if err := json.Unmarshal(out, &all); err != nil {
+		return nil, fmt.Errorf("list the chunks of the storage node in %s: %w", dir, err)
+	}
+	kept := map[string]int{}
+	for _, x := range all {
+		kept[x.Destination] += x.Chunks
+	}
+	return kept, nil
 }

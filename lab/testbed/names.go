@@ -7,19 +7,22 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 // namesPeer is a conversation between two names.
 type namesPeer struct {
 	*peer
+	service  frame.Service
 	from, to *hostapi.Client
 }
 
 // StartNames starts a conversation between new names of two MobilityFirst hosts. server and device
-// are the sockets of these hosts for applications. The hosts locate the device by themselves.
-func StartNames(ctx context.Context, o PeerOptions, server, device string) (Peer, error) {
-	p := &namesPeer{peer: newPeer(ctx, o)}
+// are the sockets of these hosts for applications. The hosts locate the device by themselves. service
+// holds the service bits of the chunks, like frame.DelayTolerant; 0 means none.
+func StartNames(ctx context.Context, o PeerOptions, server, device string, service frame.Service) (Peer, error) {
+	p := &namesPeer{peer: newPeer(ctx, o), service: service}
 	if err := p.start(server, device); err != nil {
 		return nil, p.abandon(fmt.Errorf("names: %w", err))
 	}
@@ -62,7 +65,7 @@ func (p *namesPeer) send() {
 		for sent, _ := p.pulse.count(); number < sent; number++ {
 			block := make([]byte, pulseSize)
 			binary.BigEndian.PutUint64(block, uint64(number))
-			if p.from.Send(p.ctx, p.to.Name, 0, block, func(error) {}) != nil {
+			if p.from.Send(p.ctx, p.to.Name, p.service, block, func(error) {}) != nil {
 				return // Messages that are not sent show as lost.
 			}
 		}
