@@ -144,7 +144,7 @@ func (x *paths) renewLease(p *path, from endpoint, asked *message) {
 	*p.lastRequest(from) = asked.request.ID
 }
 
-// checkRoute has a path placed again if its route is broken.
+// checkRoute makes x.flows choose another route for a path whose route is broken.
 func (x *paths) checkRoute(r route) {
 	if missing, _ := kit.MissingLink(x.Network, r.hops); missing != "" {
 		x.flows.Check(r.key)

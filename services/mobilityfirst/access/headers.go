@@ -46,7 +46,7 @@ func (g *guest) read(wire []byte) (l message, err error) {
 	case h.Source.GUID != g.GUID:
 		return l, fmt.Errorf("its source is %v: %w", h.Source.GUID, errInvalid)
 	case services&^commonServices != 0:
-		return l, fmt.Errorf("its services are %#04x, of which %#04x are none of here: %w", uint16(services), uint16(services&^commonServices), errInvalid)
+		return l, fmt.Errorf("its services are %#04x, and %#04x are not supported: %w", uint16(services), uint16(services&^commonServices), errInvalid)
 	case h.Protocol != 0:
 		return l, fmt.Errorf("its protocol is %d: %w", h.Protocol, errInvalid)
 	}
@@ -55,7 +55,7 @@ func (g *guest) read(wire []byte) (l message, err error) {
 	case err != nil:
 		return l, fmt.Errorf("%w: %w", errInvalid, err)
 	case !isSize(h.ChunkSize, len(wire), len(behind), len(payload)):
-		return l, fmt.Errorf("its size is %d, and what has come are %d bytes: %w", h.ChunkSize, len(behind), errInvalid)
+		return l, fmt.Errorf("its size is %d, and %d bytes have arrived: %w", h.ChunkSize, len(behind), errInvalid)
 	case len(payload) > hostapi.MaxChunk:
 		return l, fmt.Errorf("%d bytes, at most %d: %w", len(payload), hostapi.MaxChunk, errInvalid)
 	}

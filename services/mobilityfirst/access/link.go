@@ -31,7 +31,7 @@ const (
 )
 
 // errDown means that the interface is not open.
-var errDown = errors.New("the interface is not there")
+var errDown = errors.New("the interface does not exist or is down")
 
 // link is one of the interfaces that the router is configured with. It also exists while the
 // interface itself does not.

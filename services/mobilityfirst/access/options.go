@@ -84,7 +84,7 @@ func (o Options) withDefaults() Options {
 }
 
 // ErrOptions means that a Router cannot work with the options; errors wrap it.
-var ErrOptions = errors.New("an access router cannot work so")
+var ErrOptions = errors.New("invalid options for an access router")
 
 // check checks the options.
 func (o *Options) check() error {
@@ -96,17 +96,18 @@ func (o *Options) check() error {
 	case o.Memory < MinMemory:
 		return fmt.Errorf("memory of %d bytes for a host, want at least %d: %w", o.Memory, MinMemory, ErrOptions)
 	case o.Keep <= 0 || o.Silent <= 0:
-		return fmt.Errorf("chunks are kept for %v, hosts for %v, want more than nothing: %w", o.Keep, o.Silent, ErrOptions)
+		return fmt.Errorf("chunks are kept for %v, silent hosts for %v, want more than 0 for both: %w", o.Keep, o.Silent, ErrOptions)
 	}
 	return o.checkHosts()
 }
 
-// checkHosts returns an error if hosts cannot be told apart.
+// checkHosts returns an error if two hosts cannot be distinguished by their names, GUIDs or Ethernet
+// addresses.
 func (o *Options) checkHosts() error {
 	names, shorts, macs := map[frame.GUID]frame.GUID{}, map[uint32]frame.GUID{}, map[openflow.MAC]frame.GUID{}
 	for guid, name := range o.Others {
 		if other, ok := names[name]; ok {
-			return fmt.Errorf("hosts %v and %v with one name: %w", other, guid, ErrOptions)
+			return fmt.Errorf("hosts %v and %v have the same name: %w", other, guid, ErrOptions)
 		}
 		names[name] = guid
 	}
@@ -114,20 +115,20 @@ func (o *Options) checkHosts() error {
 		name := record.NameOfOwner(h.Key)
 		switch _, ok := o.Others[h.GUID]; {
 		case h.GUID.IsZero():
-			return fmt.Errorf("a host with the GUID zero, which names nobody: %w", ErrOptions)
+			return fmt.Errorf("the GUID zero, which is not that of a host: %w", ErrOptions)
 		case ok:
 			return fmt.Errorf("host %v is served here and elsewhere: %w", h.GUID, ErrOptions)
 		case h.MAC.IsMulticast():
-			return fmt.Errorf("host %v with the Ethernet address %v of a group: %w", h.GUID, h.MAC, ErrOptions)
+			return fmt.Errorf("host %v with the multicast address %v: %w", h.GUID, h.MAC, ErrOptions)
 		}
 		if other, ok := shorts[h.GUID.Short()]; ok {
 			return fmt.Errorf("hosts %v and %v, whose probes cannot be told apart since the last 8 digits are the same: %w", other, h.GUID, ErrOptions)
 		}
 		if other, ok := names[name]; ok {
-			return fmt.Errorf("hosts %v and %v with one name: %w", other, h.GUID, ErrOptions)
+			return fmt.Errorf("hosts %v and %v have the same name: %w", other, h.GUID, ErrOptions)
 		}
 		if other, ok := macs[h.MAC]; ok && !h.MAC.IsZero() {
-			return fmt.Errorf("hosts %v and %v with one Ethernet address: %w", other, h.GUID, ErrOptions)
+			return fmt.Errorf("hosts %v and %v have the same Ethernet address: %w", other, h.GUID, ErrOptions)
 		}
 		names[name], shorts[h.GUID.Short()], macs[h.MAC] = h.GUID, h.GUID, h.GUID
 	}

@@ -40,7 +40,7 @@ func TestAccess(t *testing.T) {
 		{append(good, "--other", "laptop="+name), "40 hexadecimal digits"},
 		{append(good, "--other", second+"="+name, "--other", second+"="+name), "has a name already"},
 		{append(good, "--other", guid+"="+name), "is served here and elsewhere"},
-		{append(good, "--host", second+"="+key), "with one name"},
+		{append(good, "--host", second+"="+key), "the same name"},
 		{append(good, "--host", "9"+guid[1:]+"="+other), "cannot be told apart"},
 		{append(good, "--host", second), "want GUID=KEYFILE"},
 		{append(good, "--host", "camera="+other), "40 hexadecimal digits"},

@@ -208,7 +208,7 @@ const (
 
 // get gets a content from hosts of the names in by, one name after the other. It skips the first
 // name if no host of that name answers a ping, unless it is the only one.
-func (a *attachment) get(ctx context.Context, by []frame.GUID, name frame.GUID, out io.Writer, told func(written, size int64)) error {
+func (a *attachment) get(ctx context.Context, by []frame.GUID, name frame.GUID, out io.Writer, progress func(written, size int64)) error {
 	host, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (a *attachment) get(ctx context.Context, by []frame.GUID, name frame.GUID, 
 	defer work.Stop()
 	defer cancel()
 	work.Start(func(context.Context) { _ = p.Run(ctx) }) // GetBy returns the reason of its end
-	return p.GetBy(ctx, by, name, out, told)
+	return p.GetBy(ctx, by, name, out, progress)
 }
 
 // writeFile writes a file that only exists once it is complete. It writes directly to something

@@ -30,12 +30,12 @@ const (
 // Errors that functions of this package wrap.
 var (
 	// ErrMessage means that bytes are not a call, a result or a failure.
-	ErrMessage = errors.New("not about a function")
+	ErrMessage = errors.New("not a call, a result or a failure of a function")
 	// ErrSignature means that the sender has not signed the order, or that the order is about
 	// another sender, function, payload or destination than the message.
-	ErrSignature = errors.New("its sender has not ordered it")
+	ErrSignature = errors.New("not signed by the sender of the order")
 	// ErrExpired means that an order has expired, or is valid for longer than allowed.
-	ErrExpired = errors.New("the order does not hold now")
+	ErrExpired = errors.New("the order has expired, or is valid for too long")
 )
 
 var be = binary.BigEndian

@@ -25,18 +25,19 @@ const (
 	absentPause = absentLifetime + time.Second
 )
 
-// Get gets a content from a host that has the name by, and writes it in order. by is the content's
-// name, or that of a host that fetches it for others, such as a cache. If told is not nil, it is
-// called for each piece with the bytes written so far and the size of the content. All bytes that
+// Get gets a content from a host that has the name from, and writes the content to out in order.
+// from is the content's own name, or the name of a host that fetches contents for others, such as a
+// cache. If progress is not nil, Get calls it after each piece with the bytes written so far and the
+// size of the content. All bytes that
 // are written belong to the content, even if Get fails. The error wraps ErrWrong, ErrAbsent,
 // ErrNoAnswer or hostapi.ErrClosed, or is the error of the writer or of ctx.
-func (p *Peer) Get(ctx context.Context, by, content frame.GUID, out io.Writer, told func(written, size int64)) error {
-	return p.GetBy(ctx, []frame.GUID{by}, content, out, told)
+func (p *Peer) Get(ctx context.Context, from, content frame.GUID, out io.Writer, progress func(written, size int64)) error {
+	return p.GetBy(ctx, []frame.GUID{from}, content, out, progress)
 }
 
 // GetBy gets a content as Get does, but from several names, of which there must be at least one. If
 // no host of one name gives a piece, the next name is asked for it and for all later pieces.
-func (p *Peer) GetBy(ctx context.Context, names []frame.GUID, content frame.GUID, out io.Writer, told func(written, size int64)) error {
+func (p *Peer) GetBy(ctx context.Context, names []frame.GUID, content frame.GUID, out io.Writer, progress func(written, size int64)) error {
 	by := &sourceNames{names: names}
 	m, err := p.getManifest(ctx, by, content)
 	if err != nil {
@@ -50,8 +51,8 @@ func (p *Peer) GetBy(ctx context.Context, names []frame.GUID, content frame.GUID
 			return fmt.Errorf("writing content: %w", err)
 		}
 		written += int64(len(b))
-		if told != nil {
-			told(written, m.Size)
+		if progress != nil {
+			progress(written, m.Size)
 		}
 		return nil
 	})

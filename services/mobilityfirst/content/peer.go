@@ -18,7 +18,7 @@ import (
 // Errors that other errors wrap.
 var (
 	// ErrAbsent means that a host does not have the content.
-	ErrAbsent = errors.New("who was asked does not have it")
+	ErrAbsent = errors.New("the host does not have the content")
 	// ErrNoAnswer means that no host has answered in time.
 	ErrNoAnswer = errors.New("no answer")
 )

@@ -66,7 +66,7 @@ func (p *Peer) request(work *tasks.Group, x hostapi.Chunk) error {
 	case p.Source == nil:
 		return fmt.Errorf("request for content %v: %w", r.Content, ErrAbsent)
 	case a == nil && len(p.requesters) >= maxRequesters && !p.evict():
-		return errors.New("as many names have asked as may")
+		return errors.New("too many names request pieces")
 	case a == nil:
 		a = &requester{maxActive: 1}
 		p.requesters[x.From] = a
@@ -80,7 +80,7 @@ func (p *Peer) request(work *tasks.Group, x hostapi.Chunk) error {
 		return nil
 	}
 	if len(a.waiting) >= maxWaiting {
-		return errors.New("it has asked as often as it may")
+		return errors.New("too many requests of the name are waiting")
 	}
 	a.waiting = append(a.waiting, waitingRequest{r, a.lastRequest})
 	p.startRequests(work, x.From, a)

@@ -47,8 +47,9 @@ type pendingWrite struct {
 	a         *gnrswire.Message
 }
 
-// prepare does what answer does, up to the signature check of a write, which it returns as w.
-// finishWrite continues from there.
+// prepare appends the answer to a datagram as answer does, except for a write. For a write that
+// passes all other checks it appends nothing and returns w: its signature has to be verified, and
+// finishWrite then appends the answer.
 func (s *Server) prepare(b []byte, from netip.AddrPort, asked []byte, now time.Time) (to netip.AddrPort, out []byte, w *pendingWrite) {
 	m, err := gnrswire.Parse(asked)
 	if err != nil || m.Answer || len(m.Requester.Value) > maxRequester {

@@ -15,9 +15,10 @@ import (
 )
 
 // Anybody can send a datagram with another's source address. So a server sends each client a
-// cookie, and what a client can use up for others (new names, notifications, the share of a domain)
-// is only for requests with a valid cookie, whose senders receive datagrams at their address. The
-// mechanism is that of DNS cookies (RFC 7873). Lookups and writes of existing names need none.
+// cookie, as DNS servers do (RFC 7873). A request with a valid cookie proves that its sender receives
+// datagrams at its source address. Requests that use up a limited resource need a cookie: writes of
+// new names, notifications, and the share of another domain. Lookups and writes of existing names
+// need none.
 
 // optionCookie carries a cookie. In a request it contains the last cookie that the client has
 // received from this server, or zeros if there is none. An answer contains one if the client's
@@ -60,7 +61,8 @@ type cookies struct {
 	keys [2]slotKey // of the current and the previous slot, by the slot's lowest bit
 }
 
-// slotKey is the key of a slot, which is a period of cookieLifetime.
+// slotKey holds the key with which cookies are made during one slot. Slots are consecutive periods of
+// cookieLifetime.
 type slotKey struct {
 	slot  int64
 	block cipher.Block
@@ -72,8 +74,8 @@ func newCookies() *cookies {
 	return c
 }
 
-// cookie returns the cookie of an address at a time: the address, which is one block, encrypted by
-// AES with the key of the slot. That takes much less time than a lookup, which an HMAC does not.
+// cookie returns the cookie of an address at a time: the address encrypted by AES with the key of the
+// slot. An address is exactly one block. Unlike an HMAC, this takes much less time than a lookup.
 func (c *cookies) cookie(a netip.Addr, now time.Time) []byte {
 	at := a.As16() // IPv4 addresses are the same in both forms
 	out := make([]byte, cookieSize)

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// maxFlows limits the flows delivered by storage nodes of which the host remembers the taken
-	// chunks. Beyond it, the least recently used ones of the node that has delivered the most flows
-	// are removed.
+	// maxFlows limits the flows whose taken chunks the host remembers. Storage nodes have delivered
+	// these chunks. When the limit is reached, the host forgets flows of the node that has delivered
+	// the most flows, the least recently used first.
 	maxFlows = 4096
 	// forgeriesPerPlace and forgeriesTotal limit the chunks with false signatures per second, from
-	// one place and in total. Beyond them the place's chunks are refused for a while without a
-	// check. A storage node that verifies what it stores delivers none.
+	// one place and in total. When a limit is exceeded, the host refuses the place's chunks for a
+	// while without a check. A storage node verifies what it stores, so it delivers no such chunk
+	// unless it is faulty or hostile.
 	forgeriesPerPlace, forgeriesTotal = 50, 500
 )
 

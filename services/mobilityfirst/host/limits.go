@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/internal/sources"
 )
 
-// These constants limit, per second, the signature checks and answers that other hosts may cause.
-// All of them together cost about a fifth of a processor. A quarter of that is for each of four
-// kinds of places: near or far ones, at which a name is known or not.
+// These constants limit, per second, the signature checks and answers that other hosts may cause. At
+// the limits they cost about a fifth of a processor. There are four kinds of places: near or far, and
+// with or without a known name. Each kind has the same limits of its own.
 const (
 	signaturesPerPlace, signaturesPerKind = 50, 500
 	answersPerPlace, answersPerKind       = 200, 2000

@@ -55,7 +55,7 @@ func (o *Options) At() (netip.AddrPort, error) {
 	}
 	at := o.Domains[slices.IndexFunc(o.Domains, func(d replicas.Domain) bool { return d.Name == o.Self })].Addr
 	if o.Listen.IsValid() && o.Listen != at {
-		return netip.AddrPort{}, fmt.Errorf("the others ask the domain %s at %v, and it is to listen at %v: %w", o.Self, at, o.Listen, replicas.ErrDomains)
+		return netip.AddrPort{}, fmt.Errorf("the other domains reach %s at %v, so it cannot listen at %v: %w", o.Self, at, o.Listen, replicas.ErrDomains)
 	}
 	return at, nil
 }

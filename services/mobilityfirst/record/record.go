@@ -28,11 +28,11 @@ var (
 	// ErrSignature means that the owner of the name has not signed the record.
 	ErrSignature = errors.New("it is not signed by the owner of its name")
 	// ErrExpired means that the record has expired, or is valid for longer than allowed.
-	ErrExpired = errors.New("it does not hold now")
+	ErrExpired = errors.New("the record has expired, or is valid for too long")
 	// ErrLimits means that the record has too many addresses, or too long ones.
 	ErrLimits = errors.New("it has too many addresses, or one that is too long")
 	// ErrLayout means that the bytes are not a record.
-	ErrLayout = errors.New("they are no record")
+	ErrLayout = errors.New("not a record")
 )
 
 var be = binary.BigEndian

@@ -20,11 +20,11 @@ const (
 )
 
 // errTooLarge means that an answer exceeds these limits.
-var errTooLarge = errors.New("an answer has more than any may")
+var errTooLarge = errors.New("the answer is larger than allowed")
 
 // errNotRESP means that the input is not RESP2, the only version that is requested: the library
 // decodes the maps of RESP3, and panics on keys that are not hashable.
-var errNotRESP = errors.New("it is no answer of RESP2")
+var errNotRESP = errors.New("not an answer of RESP2")
 
 // limitedConn checks the input from a connection to Redis (RESP2), and fails if it exceeds the
 // limits or is not valid. It supports one reader.
@@ -111,7 +111,7 @@ func (a *answerParser) endLine() error {
 	case '$', '*':
 		n, err := strconv.Atoi(strings.TrimRight(string(a.line[1:]), "\r\n"))
 		if err != nil {
-			return fmt.Errorf("a length that is none: %w", errTooLarge)
+			return fmt.Errorf("a length that is not a number: %w", errTooLarge)
 		}
 		return a.begin(kind, n)
 	default:
@@ -129,7 +129,7 @@ func (a *answerParser) begin(kind byte, n int) error {
 		a.bytes += a.skip
 	case !isString && n > 0:
 		if a.left = append(a.left, n); len(a.left) > maxDepth {
-			return fmt.Errorf("arrays in %d arrays: %w", maxDepth, errTooLarge)
+			return fmt.Errorf("more than %d nested arrays: %w", maxDepth, errTooLarge)
 		}
 	default:
 		a.endValue()

@@ -152,7 +152,7 @@ func FuzzStored(f *testing.F) {
 	f.Add([]byte("12345678"))
 	name := record.NameOfOwner(who)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := stored(name, b)
+		r, err := parseStored(name, b)
 		if err != nil {
 			if !errors.Is(err, ErrStored) {
 				t.Fatal(err)

@@ -13,10 +13,10 @@ import (
 
 // ErrStored means that the value of a name in the cluster is not a record that the name's owner has
 // signed; errors wrap it.
-var ErrStored = errors.New("what Redis has of the name is not its owner's")
+var ErrStored = errors.New("the value in Redis is not a record signed by the owner of the name")
 
-// stored parses the value of a name without verifying the signature.
-func stored(name frame.GUID, value []byte) (*record.Record, error) {
+// parseStored parses the value of a name without verifying the signature.
+func parseStored(name frame.GUID, value []byte) (*record.Record, error) {
 	if len(value) < stampSize {
 		return nil, fmt.Errorf("%v: %d bytes: %w", name, len(value), ErrStored)
 	}
@@ -34,20 +34,20 @@ func stored(name frame.GUID, value []byte) (*record.Record, error) {
 // expired record as of the time when it was valid.
 func verify(all []*record.Record, now time.Time) []error {
 	errs := make([]error, len(all))
-	var hold []*record.Record
-	var at []int
+	var valid []*record.Record
+	var indices []int // of the valid records in all
 	for i, r := range all {
 		if r.Expired(now) {
 			errs[i] = r.Verify(time.Unix(r.Until, 0))
 			continue
 		}
-		hold, at = append(hold, r), append(at, i)
+		valid, indices = append(valid, r), append(indices, i)
 	}
-	if len(hold) == 0 {
+	if len(valid) == 0 {
 		return errs
 	}
-	for i, err := range record.VerifyBatch(hold, now) {
-		errs[at[i]] = err
+	for i, err := range record.VerifyBatch(valid, now) {
+		errs[indices[i]] = err
 	}
 	return errs
 }
@@ -58,9 +58,10 @@ const maxKnown = 1 << 17
 // digest is the hash of a record.
 type digest [sha256.Size]byte
 
-// digestOf returns the digest of a stored record without its stamp. The name follows from the
-// record.
-func digestOf(bare []byte) digest { return sha256.Sum256(bare) }
+// digestOf returns the digest of an encoded record, which does not include the stamp that precedes
+// the record in Redis. The digest covers the name as well, because the record contains its owner's
+// key.
+func digestOf(encoded []byte) digest { return sha256.Sum256(encoded) }
 
 // verifiedSet remembers verified records: at least the maxKnown records that were used last. Its
 // methods may be called concurrently.

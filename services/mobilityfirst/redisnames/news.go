@@ -52,14 +52,14 @@ func (s *Store) listen(ctx context.Context) {
 		err := s.subscription(ctx)
 		s.hears.Store(false)
 		if ctx.Err() == nil {
-			s.warnLimit.Warn(s.Log, "what others write to Redis is not heard of: nobody is promised to be told of changes", "error", err)
+			s.warnLimit.Warn(s.Log, "cannot receive notifications of changed names from Redis: clients are not promised notifications meanwhile", "error", err)
 		}
 		_ = tasks.Sleep(ctx, listenRetry)
 	}
 }
 
 // errSilent means that the subscription's connection does not answer.
-var errSilent = errors.New("it does not answer")
+var errSilent = errors.New("the connection does not answer")
 
 // subscription receives notifications over one connection until it fails or ctx ends.
 func (s *Store) subscription(ctx context.Context) error {
@@ -96,7 +96,7 @@ func (s *Store) subscription(ctx context.Context) error {
 }
 
 // errNotNotification means that the subscription has received something else than a notification.
-var errNotNotification = errors.New("it sends what is no news")
+var errNotNotification = errors.New("the message is not a notification")
 
 // receive waits for a message up to a timeout. It recovers from panics of the library, which input
 // that is not from Redis can cause.

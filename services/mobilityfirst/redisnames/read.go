@@ -61,7 +61,7 @@ func (s *Store) readAll(ctx context.Context, all []*get) error {
 		if g.err = s.checkAnswer(&silent, err); g.err != nil || len(value) == 0 {
 			continue
 		}
-		r, err := stored(g.name, value)
+		r, err := parseStored(g.name, value)
 		if err != nil {
 			g.err = err
 			continue

@@ -165,7 +165,7 @@ func checkSettings(want Fsync, disk, memory map[string]string) error {
 		have = FsyncNever
 	}
 	if rank(have) < rank(want) {
-		return fmt.Errorf("its appendonly is %s and its appendfsync %s, %s is wanted: set them, or want less: %w", disk["appendonly"], disk["appendfsync"], want, ErrWeak)
+		return fmt.Errorf("its appendonly is %s and its appendfsync %s, want %s: change these settings, or require less: %w", disk["appendonly"], disk["appendfsync"], want, ErrWeak)
 	}
 	return nil
 }

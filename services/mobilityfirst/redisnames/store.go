@@ -38,7 +38,7 @@ const (
 )
 
 // ErrOptions means that options are not valid; errors wrap it.
-var ErrOptions = errors.New("these are no options of a store in Redis")
+var ErrOptions = errors.New("invalid options for a store in Redis")
 
 // Options configures a Store.
 type Options struct {
@@ -77,7 +77,7 @@ func (o *Options) Check() error {
 	case o.User != "" && o.Password == "":
 		return fmt.Errorf("user %s has no password: %w", o.User, ErrOptions)
 	case o.Replicas < 0 || o.Replicas > MaxReplicas:
-		return fmt.Errorf("%d replicas to wait for, 0 to %d can be: %w", o.Replicas, MaxReplicas, ErrOptions)
+		return fmt.Errorf("%d replicas to wait for, want 0 to %d: %w", o.Replicas, MaxReplicas, ErrOptions)
 	}
 	_, err := o.Fsync.MarshalText()
 	return err

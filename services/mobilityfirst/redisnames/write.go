@@ -115,7 +115,7 @@ func (s *Store) result(w *write, answer any) (changed bool, err error) {
 		return true, nil
 	case string:
 		have := []byte(answer)
-		old, err := stored(w.name, have)
+		old, err := parseStored(w.name, have)
 		if err != nil {
 			return false, err
 		}

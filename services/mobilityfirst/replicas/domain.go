@@ -20,7 +20,7 @@ const (
 )
 
 // ErrDomains means that the domains cannot form one name service; errors wrap it.
-var ErrDomains = errors.New("these domains are no name service")
+var ErrDomains = errors.New("invalid domains of a name service")
 
 // Domain is a domain with a name service.
 type Domain struct {
@@ -55,7 +55,7 @@ func Check(all []Domain, self string, k int) error {
 			return fmt.Errorf("domain %q at %v: want a name, and one address and a port: %w", d.Name, d.Addr, ErrDomains)
 		}
 		if names[d.Name] || addrs[d.Addr] {
-			return fmt.Errorf("domain %s at %v is there twice: %w", d.Name, d.Addr, ErrDomains)
+			return fmt.Errorf("domain %s at %v: its name or its address is given twice: %w", d.Name, d.Addr, ErrDomains)
 		}
 		names[d.Name], addrs[d.Addr] = true, true
 	}
@@ -65,7 +65,7 @@ func Check(all []Domain, self string, k int) error {
 	case !names[self]:
 		return fmt.Errorf("the domain %q of this service is not among them: %w", self, ErrDomains)
 	case k < 1:
-		return fmt.Errorf("names kept by %d domains: %w", k, ErrDomains)
+		return fmt.Errorf("names are kept by %d domains, want at least 1: %w", k, ErrDomains)
 	}
 	return nil
 }

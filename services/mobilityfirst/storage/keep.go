@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	errKept       = errors.New("it is kept already")
-	errNotCustody = errors.New("it is none that its sender lets others keep")
-	errOrder      = errors.New("one before it has not come again")
+	errKept       = errors.New("the chunk is stored already")
+	errNotCustody = errors.New("not a chunk that a storage node may keep")
+	errOrder      = errors.New("an earlier chunk of the sender was refused and has not come again")
 )
 
 // refusal records the chunk of a sender that was refused last. Until it comes again, other chunks

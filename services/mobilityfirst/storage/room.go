@@ -24,10 +24,10 @@ const (
 
 var errNoRoom = errors.New("there is no room")
 
-// room accounts for the bytes of Options.Size that chunks use. Creating names costs nothing, so a
-// limit for each sender alone leaves no room beside a machine with many names. A limit for each
-// place alone lets one sender take the room of all others behind the same router. So there are
-// both. A sender may use less than its place: at most a quarter of that.
+// room accounts for the bytes of Options.Size that chunks use. It limits each sender and each place
+// that chunks come from. Names cost nothing to make, so without a limit for places one machine could
+// use up the node by many names. Without a limit for senders, one sender could use up what all
+// senders behind the same router may use. A sender may use a quarter of what a place may use.
 type room struct {
 	size      int64
 	known     map[frame.GUID]struct{}
@@ -48,7 +48,7 @@ func newRoom(size int64, known []frame.GUID) room {
 
 // check returns an error if there is no room for a chunk.
 func (r *room) check(k *Kept) error {
-	bytes, sender := charge(k), r.perSender[k.Source]
+	bytes, sender := chargedBytes(k), r.perSender[k.Source]
 	if _, ok := r.known[k.Source]; ok {
 		if others := r.used - sender; bytes+sender > (r.size-others)/senderShare {
 			return fmt.Errorf("%d bytes of its sender's are kept, %d of others', %d in all: %w", sender, others, r.size, errNoRoom)
@@ -70,14 +70,15 @@ func (r *room) check(k *Kept) error {
 }
 
 // charge counts a chunk.
-func (r *room) charge(k *Kept) { r.use(k, charge(k)) }
+func (r *room) charge(k *Kept) { r.use(k, chargedBytes(k)) }
 
 // uncharge stops counting a chunk.
-func (r *room) uncharge(k *Kept) { r.use(k, -charge(k)) }
+func (r *room) uncharge(k *Kept) { r.use(k, -chargedBytes(k)) }
 
-// charge returns the bytes that a chunk uses.
-func charge(k *Kept) int64 { return max(k.Size, minCharge) }
+// chargedBytes returns the number of bytes of Options.Size that a chunk uses.
+func chargedBytes(k *Kept) int64 { return max(k.Size, minCharge) }
 
+// use adds bytes, which may be negative, to all sums that a chunk belongs to.
 func (r *room) use(k *Kept, bytes int64) {
 	r.used += bytes
 	add(r.perSender, k.Source, bytes)
