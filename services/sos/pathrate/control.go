@@ -445,15 +445,16 @@ func (c *Control) grow(s Sample) {
 	}
 	d := c.delivered(c.span())
 	if c.queueSince != 0 && !(c.mild && d > enoughShare*c.paceBefore(2*c.span())) {
-		c.setRate(max(c.startRate, c.carried()))
+		c.setRate(max(c.startRate, min(d, c.carried())))
 		c.setGrowWait(c.rate > growFirst*c.startRate)
 		c.enter(PhaseDrain, s)
 		return
 	}
 	c.rate = max(c.rate, min(d, c.carried()))
 	trips := float64(s.At-c.phaseStart) / float64(c.span())
-	if trips > 2 && c.belowPace(d) {
-		if c.lost() > heavyLoss*d { // the excess is dropped without a queue
+	dropped := c.belowPace(d) && c.lost() > heavyLoss*d // the excess is dropped without a queue
+	if trips > 2 && (dropped || c.belowPace(c.delivered(2*c.span()))) {
+		if dropped {
 			c.contest(min(c.rate, max(d, c.startRate/2)), false)
 		}
 		c.setGrowWait(c.rate > growFirst*c.startRate)
@@ -482,9 +483,14 @@ func (c *Control) setGrowWait(gained bool) {
 // drain handles a sample in PhaseDrain. It waits until the queue is empty. While the queue lasts,
 // the path shows its rate. A queue that stays is caused by others.
 func (c *Control) drain(s Sample) {
-	if d := c.carried(); d > c.rate && s.At-c.queueSince >= c.span() {
+	// Of a queue that has just begun, what has waited elsewhere arrives faster than the path carries it.
+	if d := min(c.carried(), c.delivered(2*c.span())); d > c.rate && s.At-c.queueSince >= c.span() {
 		c.pace *= d / c.rate
 		c.rate = d
+	}
+	if c.queueSince == 0 && s.At-c.phaseStart < c.span() {
+		// The lower pace had no effect yet, so growing had not caused the queue.
+		c.wait = min(c.wait, minWaitSpans*c.span())
 	}
 	if c.queueSince == 0 || s.At-c.phaseStart > 3*c.span() {
 		c.enter(PhaseHold, s)
@@ -528,10 +534,12 @@ func (c *Control) hold(s Sample) {
 	if s.At-c.queueSince < 2*c.span() {
 		return
 	}
-	switch d := c.delivered(c.span()); {
+	// Over two spans, because acknowledgements that wait somewhere make one span look slow.
+	switch d := c.delivered(2 * c.span()); {
 	case d == 0 || d >= c.rate || c.Shared():
 	case c.pathSlower(d, s):
 		c.contest(max(d, c.rate*math.Pow(retreatShare, trips)), false)
+		c.wait = minWaitSpans * c.span() // the rate may have been right
 	default:
 		c.rate = max(d, c.rate*math.Pow(rateDecay, trips), fallenShare*c.lastShown, minRate)
 	}

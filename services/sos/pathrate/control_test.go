@@ -125,6 +125,20 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestRegainsRate checks that a path that was slower for a while is used fully soon after,
+// although growth had been in vain for long before.
+func TestRegainsRate(t *testing.T) {
+	l := newLink(300, 150*time.Millisecond)
+	c := New(l.rate, 0, false)
+	l.run(c, time.Minute, 0)
+	rate := l.rate
+	l.rate = 0.7 * rate
+	l.run(c, 2500*time.Millisecond, 0)
+	l.rate = rate
+	l.run(c, 6*time.Second, 0)
+	within(t, "the rate", c.Rate(), rate, 0.05)
+}
+
 // TestTry checks that a known rate is used at once, and that a wrong one is corrected soon.
 func TestTry(t *testing.T) {
 	for _, x := range links {
