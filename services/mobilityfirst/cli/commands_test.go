@@ -63,7 +63,7 @@ func TestNames(t *testing.T) {
 	if st, err := os.Stat(key); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("the key: %v, %v", st, err)
 	}
-	if code, _, errOut := sluice(t, "mf", "name", "show", name, "--names", at); code == command.ExitOK || !strings.Contains(errOut, "nobody has said where it is") {
+	if code, _, errOut := sluice(t, "mf", "name", "show", name, "--names", at); code == command.ExitOK || !strings.Contains(errOut, "the name is not registered") {
 		t.Errorf("exit code %d: %s", code, errOut)
 	}
 	ok("set", "--name-key", key, "--names", at, "192.0.2.7:5000", strings.Repeat("ab", 20))

@@ -33,9 +33,9 @@ const (
 )
 
 var codeTexts = map[Code]string{
-	OK: "done", NotFound: "nobody has said where it is", Unsigned: "it is not signed", Forged: "it is not signed by the owner of the name",
+	OK: "done", NotFound: "the name is not registered", Unsigned: "it is not signed", Forged: "it is not signed by the owner of the name",
 	Over: "the record has expired, or is valid for more than a day", Old: "there is a newer record", Malformed: "not a record, or a record that exceeds the limits",
-	TooOften: "too often from this address", Busy: "too much waits: try again", Full: "there is no room for it", Failed: "the server's store of names has failed",
+	TooOften: "too many requests from this address", Busy: "the server is busy: try again", Full: "there is no room for it", Failed: "the server's store of names has failed",
 	Unreachable: "none of the domains that keep it answers", Unproven: "a new name needs the server's cookie",
 }
 

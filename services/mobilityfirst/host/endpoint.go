@@ -18,15 +18,15 @@ import (
 // Errors that the results of sent chunks wrap.
 var (
 	// ErrKept means that the chunk was not taken over within the time for which chunks are kept.
-	ErrKept = errors.New("it was not taken in time")
+	ErrKept = errors.New("nobody has taken it over in time")
 	// ErrRefused means that the receiver does not accept the chunks.
 	ErrRefused = errors.New("the receiver has refused it")
 	// ErrFull means that there is no room for the chunk until others have been taken over.
-	ErrFull = errors.New("too much waits to be taken")
+	ErrFull = errors.New("too many chunks wait for their receivers")
 	// ErrTooLarge means that the chunk is larger than MaxChunk.
 	ErrTooLarge = errors.New("it is too large")
 	// ErrLost means that some of the hosts of a multicast chunk have become silent.
-	ErrLost = errors.New("they are not there any more")
+	ErrLost = errors.New("some of the hosts have become silent")
 	// ErrService means that the services of a chunk cannot be combined.
 	ErrService = errors.New("a chunk to all hosts that have a name can have no other service")
 )

@@ -14,7 +14,7 @@ import (
 var (
 	// ErrFull means that the queue has no room for a chunk. The caller has to wait until chunks
 	// have been taken over.
-	ErrFull = errors.New("too much waits to be sent")
+	ErrFull = errors.New("the send queue is full")
 	// ErrViolation means that frames of the other end contradict earlier ones.
 	ErrViolation = errors.New("protocol violation")
 )

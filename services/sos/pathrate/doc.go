@@ -9,7 +9,7 @@
 // ShareInGroups divides the pace among the users of the path, and Divide divides links among the agents
 // that send on them.
 //
-// Sources: Careful Resume (draft-ietf-tsvwg-careful-resume) for the start at a remembered rate, its
+// Sources: Careful Resume (RFC 9959) for the start at a remembered rate, its
 // validation and its retreat; RFC 9040 for sharing knowledge among connections; HyStart++ (RFC
 // 9406) for leaving the start by delay.
 package pathrate
