@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -123,6 +124,8 @@ func TestClassHoldsOnCarriedConnection(t *testing.T) {
 
 func holdsOnCarried(t *testing.T, w *world) {
 	w.must(os.Truncate(w.emptyFile(), 1<<30))
+	// Connections that agents open before a session belong to no class, and would be among those captured.
+	w.must(w.Do(t.Context(), http.MethodPatch, "/api/v1/sos/config", sos.ConfigChange{WarmPeers: new(0)}, nil))
 	w.whitelist()
 	before := w.startPull(ownDSCP)
 	w.gets(before, some)
@@ -146,12 +149,12 @@ func holdsOnCarried(t *testing.T, w *world) {
 
 	after := w.startPull(ownDSCP)
 	w.gets(after, some)
+	w.isOf("web", 1) // the last frames of the earlier session, on connections that are given back, belong to no class
 	client := w.capture("client", func(h *packet.Headers) bool { return h.SrcPort == webPort })
 	server := w.capture("server", func(h *packet.Headers) bool { return h.DstPort == webPort })
 	// The answer to a connection's first segment comes before the session is known.
 	agent := w.capture("x", func(h *packet.Headers) bool { return h.Src == w.addr("y") && h.End > h.Payload })
 	w.inQueues("web", ports, after)
-	w.isOf("web", 1)
 	onlyDSCP(t, "the client", client(), ownDSCP)
 	onlyDSCP(t, "the server", server(), ownDSCP)
 	if class.DSCP == nil {
