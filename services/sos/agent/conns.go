@@ -39,11 +39,10 @@ func (s *session) serveConn(nc net.Conn, index int, opening []byte) error {
 	if err != nil {
 		return err
 	}
+	// The connection keeps its DSCP: bytes of this session may still be on their way, and the next
+	// session sets its own.
 	err = c.serve()
 	s.detach(c, err)
-	if err == nil {
-		s.marks.unmark(nc)
-	}
 	return err
 }
 

@@ -53,13 +53,6 @@ func (k *marker) current() agentapi.Marks {
 	return k.marks
 }
 
-// unmark removes the session's DSCP from a connection that other sessions will use.
-func (k *marker) unmark(nc net.Conn) {
-	if err := k.s.transport().Mark(nc, 0); err != nil && !errors.Is(err, net.ErrClosed) {
-		k.s.agent.log.Debug("DSCP of a connection that is given back", "session", k.s.req.ID, "error", err)
-	}
-}
-
 // mark sets the session's DSCP on a connection to the peer. attach calls it although tune has
 // called it before, because the DSCP may have changed in between.
 func (k *marker) mark(nc net.Conn) error {
