@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
@@ -17,6 +18,9 @@ const (
 	staleMedian, staleP99 = 10 * time.Millisecond, 50 * time.Millisecond
 	// staleTimeout bounds the wait for one new answer. It is longer than any answer is cached.
 	staleTimeout = time.Minute
+	// staleEvery is the least time between two writes, half as many a second as the name service
+	// takes from one address.
+	staleEvery = 2 * time.Millisecond
 )
 
 // stale measures how long a cache has an old answer when a name moves.
@@ -40,6 +44,9 @@ func (rig *namesRig) stale(ctx context.Context, times int, r *Result) (err error
 	defer cache.Close()
 	var took []float64
 	for i := range times {
+		if err := tasks.Sleep(ctx, staleEvery); err != nil {
+			return err
+		}
 		d, err := rig.move(ctx, writer, cache, changed, i)
 		if err != nil {
 			return fmt.Errorf("move %d of a cached name: %w", i+1, err)
