@@ -122,8 +122,8 @@ func runHandoverPolicies(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-func sum(values []float64) float64 {
-	total := 0.0
+func sum[T float64 | uint64](values []T) T {
+	var total T
 	for _, v := range values {
 		total += v
 	}

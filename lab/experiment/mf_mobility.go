@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
@@ -106,7 +107,7 @@ func mobilityResult(moves []mobilityMove, results mobilityResults, runs int) *Re
 	r := &Result{Network: fmt.Sprintf("a device with two access links of %.0f Mbit/s and %v each way, to two edge switches under one root, which learn addresses, or to an edge of each of two domains with a controller and a name service each; a router and a server behind it send to it", accessLine.Rate/1e6, accessLine.Delay)}
 	t := Table{Title: fmt.Sprintf("Longest silence at the device in ms, %d runs each", runs), Columns: []string{"move", "way", "median", "worst", meanColumn, "in time again after, median", "lost", "doubled", "dead", "kept by the storage node"}}
 	for _, m := range moves {
-		for _, way := range append(m.ways[:len(m.ways):len(m.ways)], m.served...) {
+		for _, way := range slices.Concat(m.ways, m.served) {
 			cell := results[mobilityKey(m, way)]
 			c, kept := &cell.runs, ""
 			if way.stored {

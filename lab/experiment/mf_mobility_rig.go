@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -143,12 +144,10 @@ func (rig *mobilityRig) staying() []mobilityWay {
 // carried returns the ways with handover and the given names.
 func (rig *mobilityRig) carried(names ...string) (ways []mobilityWay) {
 	for _, way := range handoverWays() {
-		for _, name := range names {
-			if way.name == name {
-				ways = append(ways, mobilityWay{name: name, start: func(ctx context.Context, o testbed.PeerOptions) (testbed.Peer, error) {
-					return rig.peers.startCarried(ctx, way, o)
-				}})
-			}
+		if slices.Contains(names, way.name) {
+			ways = append(ways, mobilityWay{name: way.name, start: func(ctx context.Context, o testbed.PeerOptions) (testbed.Peer, error) {
+				return rig.peers.startCarried(ctx, way, o)
+			}})
 		}
 	}
 	return ways

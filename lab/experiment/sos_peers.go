@@ -76,14 +76,19 @@ func addProxies(t lab.Topology, mtu int) lab.Topology {
 			h := ordinary(lab.Host{Name: p.name + side.end})
 			h.Congestion = p.congestion
 			if p.bigBuffers {
-				h.Sysctls["net.ipv4.tcp_rmem"] = fmt.Sprint("4096 131072 ", bigBuffers)
-				h.Sysctls["net.ipv4.tcp_wmem"] = fmt.Sprint("4096 16384 ", bigBuffers)
+				useBigBuffers(h)
 			}
 			t.Hosts = append(t.Hosts, h)
 			t.Links = append(t.Links, lab.Link{A: lab.End{Node: h.Name}, B: lab.End{Node: side.sw}, MTU: mtu})
 		}
 	}
 	return t
+}
+
+// useBigBuffers lets the kernel's TCP at a host of ordinary grow its buffers up to bigBuffers.
+func useBigBuffers(h lab.Host) {
+	h.Sysctls["net.ipv4.tcp_rmem"] = fmt.Sprint("4096 131072 ", bigBuffers)
+	h.Sysctls["net.ipv4.tcp_wmem"] = fmt.Sprint("4096 16384 ", bigBuffers)
 }
 
 // percent returns the text of a share of lost packets.

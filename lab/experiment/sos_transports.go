@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,8 +16,6 @@ import (
 
 const (
 	transportsPort = 4433
-	// transportsTime is how long each transfer lasts at normal scale, its start included.
-	transportsTime = 10 * time.Second
 	// transportsGain is how much more than SOS over TCP another transport must carry to be worth its
 	// code.
 	transportsGain = 1.1
@@ -101,8 +98,7 @@ func (n transportNetwork) topology() lab.Topology {
 	for _, name := range []string{"p", "q"} {
 		h := ordinary(lab.Host{Name: name})
 		h.Congestion = "bbr"
-		h.Sysctls["net.ipv4.tcp_rmem"] = fmt.Sprint("4096 131072 ", bigBuffers)
-		h.Sysctls["net.ipv4.tcp_wmem"] = fmt.Sprint("4096 16384 ", bigBuffers)
+		useBigBuffers(h)
 		t.Hosts = append(t.Hosts, h)
 	}
 	for i, p := range n.paths {
@@ -115,18 +111,14 @@ func (n transportNetwork) topology() lab.Topology {
 }
 
 func (rig *transportsRig) ways() []transportWay {
-	tcp := func(ctx context.Context) (transportRun, error) { return rig.byIperf(ctx, plainPlace) }
-	mptcp := func(ctx context.Context) (transportRun, error) { return rig.byIperf(ctx, testbed.Multipath) }
 	all := []transportWay{
-		{"TCP, bbr", 1, tcp},
-		{"MPTCP, bbr", 2, mptcp},
+		{"TCP, bbr", 1, rig.byTCP},
+		{"MPTCP, bbr", 2, rig.byMPTCP},
 		{"QUIC, bbr", 1, rig.byQUIC},
 		{waySOS, 1, rig.bySOS},
 	}
 	return slices.DeleteFunc(all, func(w transportWay) bool { return w.paths > len(rig.network.paths) })
 }
-
-func plainPlace(at testbed.Place) testbed.Place { return at }
 
 func runTransports(ctx context.Context, env *Env) (*Result, error) {
 	networks, err := chosen(env.Only, "network", transportNetworks(env.Scale), func(n transportNetwork) string { return n.name })
@@ -140,20 +132,25 @@ func runTransports(ctx context.Context, env *Env) (*Result, error) {
 	defer raw.Close()
 	repeats := pick(env.Scale, 1, 3, 5)
 	r := &Result{Network: "two agents with switches between them, and two hosts with paths of the same properties between them and no switch; each queue holds one bandwidth-delay product"}
-	t := Table{Title: fmt.Sprintf("Medians of %d transfers of %v", repeats, transportsTime), Columns: []string{"network", "way", "Mbit/s", "of the paths", "over the second path", "CPU s/GB of the sender", "CPU s/GB of the receiver"}}
-	for _, n := range networks {
-		rig := &transportsRig{env: env, network: n}
-		ways, err := chosen(env.Only, "way", rig.ways(), func(w transportWay) string { return w.name })
-		if err != nil {
+	t := Table{Title: fmt.Sprintf("Medians of %d transfers of %v", repeats, transportsTime(env.Scale)), Columns: []string{"network", "way", "Mbit/s", "of the paths", "over the second path", "CPU s/GB of the sender", "CPU s/GB of the receiver"}}
+	rigs, ways, steps := make([]*transportsRig, len(networks)), make([][]transportWay, len(networks)), 0
+	for i, n := range networks {
+		rigs[i] = &transportsRig{env: env, network: n}
+		if ways[i], err = chosen(env.Only, "way", rigs[i].ways(), func(w transportWay) string { return w.name }); err != nil {
 			return nil, err
 		}
+		steps += repeats * len(ways[i])
+	}
+	env.Steps(steps)
+	for i, rig := range rigs {
+		n := rig.network
 		rates := map[string]float64{}
 		err = env.withSite(ctx, n.topology(), func(ctx context.Context, s *site) error {
 			rig.site = s
 			if err := rig.prepare(ctx); err != nil {
 				return err
 			}
-			for _, way := range ways {
+			for _, way := range ways[i] {
 				m, err := rig.median(ctx, way, repeats, raw)
 				if err != nil {
 					return fmt.Errorf("%s: %w", way.name, err)
@@ -242,9 +239,9 @@ func (rig *transportsRig) median(ctx context.Context, way transportWay, repeats 
 	}, nil
 }
 
-// duration is how long a transfer lasts.
-func (rig *transportsRig) duration() time.Duration {
-	return pick(rig.env.Scale, transportsTime/2, transportsTime, transportsTime)
+// transportsTime returns how long a transfer lasts, its start included.
+func transportsTime(s Scale) time.Duration {
+	return pick[time.Duration](s, 5, 10, 10) * time.Second
 }
 
 // secondsPerGB returns the CPU seconds for each GB of a program that uses a part of a core, in
@@ -253,10 +250,19 @@ func secondsPerGB(percent, bitsPerSecond float64) float64 {
 	return percent / 100 * 8e9 / bitsPerSecond
 }
 
-// byIperf measures TCP or MPTCP from p to q.
-func (rig *transportsRig) byIperf(ctx context.Context, place func(testbed.Place) testbed.Place) (run transportRun, err error) {
-	l := rig.site.lab
-	t := testbed.Transfer{Client: place(l.Host("p")), Server: place(l.Host("q")), To: pairAddr("q", 0).String(), Port: transportsPort, Time: rig.duration()}
+// byTCP measures TCP from p to q.
+func (rig *transportsRig) byTCP(ctx context.Context) (transportRun, error) {
+	return rig.byIperf(ctx, rig.site.lab.Host("p"), rig.site.lab.Host("q"))
+}
+
+// byMPTCP measures MPTCP from p to q.
+func (rig *transportsRig) byMPTCP(ctx context.Context) (transportRun, error) {
+	return rig.byIperf(ctx, testbed.Multipath(rig.site.lab.Host("p")), testbed.Multipath(rig.site.lab.Host("q")))
+}
+
+// byIperf measures a transfer by iperf3 from a client at p to a server at q.
+func (rig *transportsRig) byIperf(ctx context.Context, p, q testbed.Place) (run transportRun, err error) {
+	t := testbed.Transfer{Client: p, Server: q, To: pairAddr("q", 0).String(), Port: transportsPort, Time: transportsTime(rig.env.Scale)}
 	var g testbed.Goodput
 	run.second, err = rig.secondPath(ctx, pairPath, func() (bytes int64, err error) {
 		g, err = t.Run(ctx)
@@ -274,7 +280,7 @@ func (rig *transportsRig) byQUIC(ctx context.Context) (run transportRun, err err
 		return run, err
 	}
 	defer server.Stop()
-	size := int64(rig.network.payload() / float64(len(rig.network.paths)) * rig.duration().Seconds() / 8)
+	size := int64(rig.network.payload() / float64(len(rig.network.paths)) * transportsTime(rig.env.Scale).Seconds() / 8)
 	before, err := testbed.CPUTime(server.PID())
 	if err != nil {
 		return run, err
@@ -297,7 +303,7 @@ func (rig *transportsRig) byQUIC(ctx context.Context) (run transportRun, err err
 // bySOS measures a transfer from client to server, which the agents carry over all paths.
 func (rig *transportsRig) bySOS(ctx context.Context) (run transportRun, err error) {
 	t := rig.site.transfer(rig.env.Scale, 1)
-	t.Omit, t.Time = 0, rig.duration()
+	t.Omit, t.Time = 0, transportsTime(rig.env.Scale)
 	var c carried
 	run.second, err = rig.secondPath(ctx, sitePath, func() (bytes int64, err error) {
 		c, err = rig.site.carriedTransfer(ctx, t, sos.Tuning{Paths: len(rig.network.paths)})
@@ -306,8 +312,6 @@ func (rig *transportsRig) bySOS(ctx context.Context) (run transportRun, err erro
 	run.bitsPerSecond, run.sender, run.receiver = c.BitsPerSecond, secondsPerGB(c.SenderCPU, c.BitsPerSecond), secondsPerGB(c.ReceiverCPU, c.BitsPerSecond)
 	return run, err
 }
-
-var errFewBytes = errors.New("the paths have carried fewer bytes than were counted")
 
 // delivered returns the number of bytes that each path of a name has delivered so far.
 func (rig *transportsRig) delivered(ctx context.Context, name func(int) string) ([]uint64, error) {
@@ -320,13 +324,6 @@ func (rig *transportsRig) delivered(ctx context.Context, name func(int) string) 
 		all[i] = link.AtoB.Stats.DeliveredBytes
 	}
 	return all, nil
-}
-
-func total(bytes []uint64) (sum uint64) {
-	for _, n := range bytes {
-		sum += n
-	}
-	return sum
 }
 
 // idle waits until nothing crosses the paths, because a kernel goes on sending what a program that
@@ -347,7 +344,7 @@ func (rig *transportsRig) idle(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if n := total(after) - total(before); n > most {
+			if n := sum(after) - sum(before); n > most {
 				return fmt.Errorf("%d bytes in %v", n, pause)
 			}
 		}
@@ -370,9 +367,9 @@ func (rig *transportsRig) secondPath(ctx context.Context, name func(int) string,
 	if err != nil {
 		return 0, err
 	}
-	carried := total(after) - total(before)
+	carried := sum(after) - sum(before)
 	if int64(carried) < bytes {
-		return 0, fmt.Errorf("%w: %d of %d", errFewBytes, carried, bytes)
+		return 0, fmt.Errorf("the paths have carried %d bytes, fewer than the %d that were counted", carried, bytes)
 	}
 	if len(after) == 1 {
 		return 0, nil

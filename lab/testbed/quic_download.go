@@ -64,8 +64,8 @@ type QUICDownload struct {
 	ClientCPU time.Duration // user and system time of the client
 }
 
-// Download has ngtcp2's client at a place fetch a number of bytes, and returns an error if it has
-// received fewer.
+// Download has ngtcp2's client at a place fetch a number of bytes. The client does not tell how many
+// have arrived; the caller can compare with what a link has delivered.
 func (s *QUICServer) Download(ctx context.Context, at Place, size int64) (QUICDownload, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
