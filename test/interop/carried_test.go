@@ -149,12 +149,12 @@ func holdsOnCarried(t *testing.T, w *world) {
 
 	after := w.startPull(ownDSCP)
 	w.gets(after, some)
-	w.isOf("web", 1) // the last frames of the earlier session, on connections that are given back, belong to no class
 	client := w.capture("client", func(h *packet.Headers) bool { return h.SrcPort == webPort })
 	server := w.capture("server", func(h *packet.Headers) bool { return h.DstPort == webPort })
 	// The answer to a connection's first segment comes before the session is known.
 	agent := w.capture("x", func(h *packet.Headers) bool { return h.Src == w.addr("y") && h.End > h.Payload })
 	w.inQueues("web", ports, after)
+	w.isOf("web", 1)
 	onlyDSCP(t, "the client", client(), ownDSCP)
 	onlyDSCP(t, "the server", server(), ownDSCP)
 	if class.DSCP == nil {

@@ -44,7 +44,7 @@ type Redis struct {
 func (r *Redis) Check() error {
 	if len(r.Nodes) == 0 {
 		if r.User != "" || r.Password != "" || r.TLS.CA != "" || r.TLS.Cert != "" || r.TLS.Key != "" || r.Replicas != 0 {
-			return fmt.Errorf("no node of the cluster, but other options for it: %w", redisnames.ErrOptions)
+			return fmt.Errorf("no node of the cluster is given, but other options for it are: %w", redisnames.ErrOptions)
 		}
 		return nil
 	}

@@ -483,7 +483,8 @@ func (c *Control) setGrowWait(gained bool) {
 // drain handles a sample in PhaseDrain. It waits until the queue is empty. While the queue lasts,
 // the path shows its rate. A queue that stays is caused by others.
 func (c *Control) drain(s Sample) {
-	// Of a queue that has just begun, what has waited elsewhere arrives faster than the path carries it.
+	// The delivered rate counts over two spans, because acknowledgements that have waited elsewhere
+	// make it higher than the path's for a moment.
 	if d := min(c.carried(), c.delivered(2*c.span())); d > c.rate && s.At-c.queueSince >= c.span() {
 		c.pace *= d / c.rate
 		c.rate = d
@@ -534,12 +535,13 @@ func (c *Control) hold(s Sample) {
 	if s.At-c.queueSince < 2*c.span() {
 		return
 	}
-	// Over two spans, because acknowledgements that wait somewhere make one span look slow.
+	// The delivered rate counts over two spans, because a pause in the acknowledgements makes one span
+	// look slow.
 	switch d := c.delivered(2 * c.span()); {
 	case d == 0 || d >= c.rate || c.Shared():
 	case c.pathSlower(d, s):
 		c.contest(max(d, c.rate*math.Pow(retreatShare, trips)), false)
-		c.wait = minWaitSpans * c.span() // the rate may have been right
+		c.wait = minWaitSpans * c.span() // the rate may have been right, so it is tried again soon
 	default:
 		c.rate = max(d, c.rate*math.Pow(rateDecay, trips), fallenShare*c.lastShown, minRate)
 	}
